@@ -1,0 +1,1 @@
+"""Attacks: what can be found out from the transcript, one file each."""

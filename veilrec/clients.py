@@ -1,0 +1,206 @@
+"""Clients: the same events, cut by device. Nothing above this file sees two devices' data at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions, Split, id_hashes
+from veilrec.keys import Keys, hash_text
+
+__all__ = ["Batch", "Clients"]
+
+
+class Batch(NamedTuple):
+    """What one device reads in one local step. (A NamedTuple so that `vmap` can look inside.)
+
+    A phone has one seat; a silo that holds many users has one seat per user. Item ids are rows of the
+    table the device holds: its local table in training, the whole one when it scores.
+    """
+
+    rows: Tensor  # [local] global id of each row of the local item table, -1 where padded
+    user: Tensor  # [b] seat of the user
+    item: Tensor  # [b] an item that user touched
+    negative: Tensor  # [b, q] items that user did not touch
+    weight: Tensor  # [b] 1, or 0 where the row is padding
+    history: Tensor  # [seats, t] the latest t items in time order, -1 where padded; t is what the model asks for
+    features: Tensor  # [seats, f]
+    attributes: dict[str, Tensor]  # name → [seats], -1 unknown
+    consents: dict[str, Tensor]  # name → [seats]
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Every device's own data, stored ragged and padded only for the cohort at hand.
+
+    Attributes:
+        log: The training events.
+        seats: ``[clients, seats]`` which user sits where; -1 is an empty seat.
+        validation, test: ``[clients, seats]`` the items each user is tested on, -1 where there is none.
+        consents: By attribute, ``[clients, seats]``: True for those who share it openly. Whose labels an
+            *attacker* knows is another matter: see `attack.Known`.
+        tags: ``[clients]`` a hash of each client's name: what its randomness is keyed by.
+    """
+
+    log: Interactions
+    seats: Tensor
+    validation: Tensor
+    test: Tensor
+    consents: Mapping[str, Tensor]
+    tags: Tensor
+
+    @classmethod
+    def phones(cls, split: Split, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None) -> Clients:
+        """One client per user."""
+        seats = torch.arange(split.train.n_users)[:, None]
+        return cls._seated(split, seats, id_hashes(split.train.user_ids), consent, keys)
+
+    @classmethod
+    def silos(
+        cls, split: Split, n: int, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None
+    ) -> Clients:
+        """A few clients with many users each; who sits where is a keyed shuffle of the users."""
+        users = split.train.n_users
+        if not 1 <= n <= users:
+            raise BadInput("data.silos", f"{n} silos for {users} users", f"choose a number from 1 to {users}")
+        order = (keys or Keys.seed(0)).fold("silos").fold(id_hashes(split.train.user_ids)).value.argsort()
+        seats = torch.full((n, -(-users // n)), -1)
+        place = torch.arange(users)  # users are dealt like cards: silos differ by one user at most
+        seats[place % n, place // n] = order
+        tags = torch.tensor([hash_text(f"silo {k}") for k in range(n)])
+        return cls._seated(split, seats.sort(dim=1, descending=True).values, tags, consent, keys)
+
+    @classmethod
+    def _seated(
+        cls,
+        split: Split,
+        seats: Tensor,
+        tags: Tensor,
+        consent: float | Mapping[str, float],
+        keys: Keys | None,
+    ) -> Clients:
+        log = split.train
+        share = consent if isinstance(consent, Mapping) else dict.fromkeys(log.attributes, consent)
+        draw = (keys or Keys.seed(0)).fold("consent").fold(id_hashes(log.user_ids)).uniform()  # [users]
+        taken = seats >= 0
+        consents = {name: (draw < share.get(name, 0.0))[seats] & taken for name in log.attributes}
+        held = [torch.where(taken, items[seats], -1) for items in (split.validation, split.test)]
+        return cls(log, seats, *held, consents, tags)
+
+    def __len__(self) -> int:
+        return len(self.seats)
+
+    @property
+    def n_seats(self) -> int:
+        """How many users one client has room for."""
+        return self.seats.shape[1]
+
+    def name(self, client: int) -> str:
+        """What a person calls this client: the user's original id, or the number of the silo."""
+        return str(self.log.user_ids[int(self.seats[client, 0])]) if self.n_seats == 1 else f"silo {client}"
+
+    def to(self, device: str | torch.device) -> Clients:
+        """The same clients with their data on another device."""
+
+        def move(value: Any) -> Any:
+            if isinstance(value, Tensor):
+                return value.to(device)
+            return {k: move(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+        names = ("user", "item", "attributes", "features")
+        log = replace(self.log, **{name: move(getattr(self.log, name)) for name in names})
+        rest = {f.name: move(getattr(self, f.name)) for f in fields(self) if f.name != "log"}
+        return Clients(log, **rest)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Events of each client."""
+        counts: list[int] = (self.events.start[1:] - self.events.start[:-1]).tolist()
+        return counts
+
+    @cached_property
+    def events(self) -> Events:
+        """The events in the order of the clients, their seats and time."""
+        return Events.of(self.log, self.seats)
+
+    def touched(self, cohort: Tensor) -> tuple[Tensor, Tensor]:
+        """The training events of some clients: ``[e]`` client · seats + seat, by position, and ``[e]`` items."""
+        counts = torch.tensor([self.sizes[k] for k in cohort.tolist()], device=cohort.device)
+        client = torch.repeat_interleave(torch.arange(len(cohort), device=cohort.device), counts)
+        place = torch.arange(len(client), device=cohort.device)
+        event = self.events.start[cohort][client] + place - (counts.cumsum(0) - counts)[client]
+        return client * self.n_seats + self.events.seat[event], self.events.item[event]
+
+    def batch(self, cohort: Tensor, *, history: int, rows: Tensor, dtype: torch.dtype) -> Batch:
+        """What is known of a cohort before any step: a batch without examples, item ids global."""
+        seats = self.seats[cohort]  # [c, seats]
+        seat = seats.clamp(min=0)
+        none = seats.new_zeros(len(cohort), 0)
+        features = self.log.features
+        width = 0 if features is None else features.shape[1]
+        return Batch(
+            rows=rows,
+            user=none,
+            item=none,
+            negative=none[:, :, None],
+            weight=none.to(dtype),
+            history=self.events.history(seats, history),
+            features=seat.new_zeros(*seat.shape, width, dtype=dtype) if features is None else features[seat].to(dtype),
+            attributes={name: torch.where(seats >= 0, a[seat], -1) for name, a in self.log.attributes.items()},
+            consents={name: c[cohort] for name, c in self.consents.items()},
+        )
+
+
+class Events(NamedTuple):
+    """The events of all clients as flat columns, and what is needed to draw untouched items quickly.
+
+    ``gap`` holds, within each user's block, its items in ascending order less their rank: how many
+    untouched items lie below each touched one. The r-th untouched item is then ``r`` plus the number of
+    gaps that do not exceed ``r``, which `searchsorted` answers without rejection.
+    """
+
+    start: Tensor  # [clients + 1] where each client's events begin
+    item: Tensor  # [events] global id
+    seat: Tensor  # [events]
+    rank: Tensor  # [events] position among the events of its user
+    touched: Tensor  # [events] number of events of its user
+    gap: Tensor  # [events]
+    user_start: Tensor  # [users] where each user's events begin
+    user_count: Tensor  # [users]
+
+    @classmethod
+    def of(cls, log: Interactions, seats: Tensor) -> Events:
+        """Lay out a log by seats."""
+        device = log.user.device
+        client, seat = (seats >= 0).nonzero(as_tuple=True)
+        users = seats[client, seat]  # in the order of clients and seats
+        place = torch.empty(log.n_users, dtype=torch.int64, device=device)
+        place[users] = torch.arange(len(users), device=device)
+        order = place[log.user].argsort(stable=True)  # events stay in time order within a user
+        user, item = log.user[order], log.item[order]
+        count = torch.bincount(log.user, minlength=log.n_users)
+        first = torch.zeros_like(count)
+        first[users] = count[users].cumsum(0) - count[users]
+        rank = torch.arange(len(user), device=device) - first[user]
+        by_item = (place[user] * (log.n_items + 1) + item).sort().values - place[user] * (log.n_items + 1)
+        per_client = torch.zeros(len(seats) + 1, dtype=torch.int64, device=device)
+        per_client[1:] = torch.zeros_like(per_client[1:]).scatter_add_(0, client, count[users]).cumsum(0)
+        seat_of = torch.empty_like(place)
+        seat_of[users] = seat
+        return cls(per_client, item, seat_of[user], rank, count[user], by_item - rank, first, count)
+
+    def history(self, seats: Tensor, length: int) -> Tensor:
+        """``[c, seats, length]`` the latest items of each user in time order, -1 in front where there are fewer."""
+        if length == 0:
+            return seats.new_full((*seats.shape, 0), -1)
+        user = seats.clamp(min=0)
+        back = torch.arange(length, device=seats.device) - length  # -length … -1
+        count = torch.where(seats >= 0, self.user_count[user], 0)[..., None]
+        index = self.user_start[user][..., None] + count + back
+        return torch.where(count + back >= 0, self.item[index.clamp(min=0)], -1)

@@ -1,0 +1,166 @@
+"""The contract of a defence, which is also the map of the line it stands on.
+
+    interactions → clients → local training → uploads → server ⟳ … → trained model
+                   prepare   attach           on_upload   stop        unlearn
+                             publish
+                             helper_loss
+                             penalty
+                             after_epoch
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from veilrec.clients import Clients
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender, overrides
+from veilrec.params import Message, Params
+from veilrec.protocol import State
+
+if TYPE_CHECKING:
+    from veilrec.rounds import Federation
+
+__all__ = ["Defence", "HelperSteps", "chain"]
+
+HOOKS = (
+    "prepare",
+    "attach",
+    "publish",
+    "helper_loss",
+    "penalty",
+    "after_epoch",
+    "on_upload",
+    "stop",
+    "unlearn",
+)
+
+
+@dataclass(frozen=True)
+class HelperSteps:
+    """How the `helper` parts of a defence are trained, beside the recommender.
+
+    Attributes:
+        lr, momentum: Of their own SGD.
+        clip: Bound on the norm of a device's helper gradient; 0 for none.
+        every: Train them in every n-th round only.
+    """
+
+    lr: float = 0.1
+    momentum: float = 0.0
+    clip: float = 0.0
+    every: int = 1
+
+
+class Defence:
+    """Override the places where the defence acts; all the others leave things as they are.
+
+    A defence is a frozen dataclass of its hyper-parameters. Anything it learns is a `Part` it attaches to
+    the model, so it is stored, sent, averaged and attacked like any other weight.
+    """
+
+    helpers: ClassVar[HelperSteps] = HelperSteps()
+
+    def prepare(self, clients: Clients, keys: Keys) -> Clients:
+        """Before training: change what the devices hold."""
+        return clients
+
+    def attach(self, model: Recommender) -> Recommender:
+        """Before training: add parts to the model, or wrap it."""
+        return model
+
+    def publish(self, model: Recommender, device: Device) -> Params:
+        """Device, consenting users only: what they post openly this round, ``[seats, …]``."""
+        return {}
+
+    def helper_loss(self, model: Recommender, device: Device) -> Tensor:
+        """Device, before each step: what the `helper` parts minimise. Nothing else moves."""
+        return torch.zeros(())
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        """Device, each step: what is added to the recommendation loss. Helpers stand still."""
+        return torch.zeros(())
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        """Device, after each local epoch: change the weights that it trains."""
+        return params
+
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        """Device, last thing before the wire: change what leaves."""
+        return upload
+
+    def stop(self, state: State, history: list[dict[str, float]]) -> bool:
+        """Server, after each round: True ends training."""
+        return False
+
+    def unlearn(self, state: State, federation: Federation) -> State:
+        """After training: repair a finished model, with more rounds (`federation.run`) or without."""
+        return state
+
+    def acts(self, hook: str) -> bool:
+        """Whether the defence does anything at a place, so that the engine can skip those where it does not."""
+        return overrides(self, Defence, hook)
+
+
+@dataclass(frozen=True)
+class Chain(Defence):
+    """Several defences as one: changes apply in order, losses add up, any may stop."""
+
+    of: tuple[Defence, ...]
+
+    def acts(self, hook: str) -> bool:
+        return any(defence.acts(hook) for defence in self.of)
+
+    @property
+    def helpers(self) -> HelperSteps:  # type: ignore[override]
+        trained = [d.helpers for d in self.of if d.acts("helper_loss")]
+        return trained[0] if trained else HelperSteps()
+
+    def prepare(self, clients: Clients, keys: Keys) -> Clients:
+        for defence in self.of:
+            clients = defence.prepare(clients, keys)
+        return clients
+
+    def attach(self, model: Recommender) -> Recommender:
+        for defence in self.of:
+            model = defence.attach(model)
+        return model
+
+    def publish(self, model: Recommender, device: Device) -> Params:
+        posts: Params = {}
+        for defence in self.of:
+            posts |= defence.publish(model, device)
+        return posts
+
+    def helper_loss(self, model: Recommender, device: Device) -> Tensor:
+        return torch.stack([d.helper_loss(model, device) for d in self.of]).sum()
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        return torch.stack([d.penalty(model, device) for d in self.of]).sum()
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        for place, defence in enumerate(self.of):
+            params = defence.after_epoch(params, device._replace(keys=device.keys.fold(place)))
+        return params
+
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        for place, defence in enumerate(self.of):
+            upload = defence.on_upload(upload, device._replace(keys=device.keys.fold(place)))
+        return upload
+
+    def stop(self, state: State, history: list[dict[str, float]]) -> bool:
+        return any(defence.stop(state, history) for defence in self.of)
+
+    def unlearn(self, state: State, federation: Federation) -> State:
+        for defence in self.of:
+            state = defence.unlearn(state, federation)
+        return state
+
+
+def chain(*defences: Defence) -> Defence:
+    """Several defences as one; one alone stays what it is."""
+    return defences[0] if len(defences) == 1 else Chain(tuple(defences))

@@ -1,0 +1,18 @@
+"""None: no defence at all. What everything else is compared with.
+
+Paper: none.
+Acts at: nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veilrec.defence import Defence
+
+__all__ = ["Undefended"]
+
+
+@dataclass(frozen=True)
+class Undefended(Defence):
+    """Devices send what their protocol asks for, as it is."""

@@ -1,0 +1,164 @@
+"""Interactions: who touched what, in time order. The only data this library starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.keys import Keys, hash_text
+
+__all__ = ["Interactions", "Split"]
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """A log of events, one column per field; ids run from 0 without gaps.
+
+    Attributes:
+        user, item: ``[events]``, sorted by user and then by time; equal times are put in the order of a
+            keyed hash of the two ids, so that neither row order nor id order decides what is held out.
+        n_users, n_items: How many there are, including those without events.
+        user_ids, item_ids: The original ids, by index; what people see.
+        rating, time: ``[events]`` or None, as in the source.
+        attributes: What an attacker may be after, e.g. ``{"gender": [users]}``; -1 is unknown.
+        classes: The name of each class of each attribute, by class number.
+        features: ``[users, width]`` what a device knows about its own user, if anything.
+        texts: One title per item, where known.
+        report: What was dropped on the way in and why, as sentences.
+        name: Where the log comes from.
+    """
+
+    user: Tensor
+    item: Tensor
+    n_users: int
+    n_items: int
+    user_ids: Sequence[str]
+    item_ids: Sequence[str]
+    rating: Tensor | None = None
+    time: Tensor | None = None
+    attributes: Mapping[str, Tensor] = field(default_factory=dict)
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    features: Tensor | None = None
+    texts: Sequence[str] | None = None
+    report: Sequence[str] = ()
+    name: str = "log"
+
+    @classmethod
+    def build(
+        cls,
+        user: Tensor,
+        item: Tensor,
+        user_ids: Sequence[str],
+        item_ids: Sequence[str],
+        *,
+        rating: Tensor | None = None,
+        time: Tensor | None = None,
+        split_seed: int = 0,
+        **rest: object,
+    ) -> Interactions:
+        """A log from rows in any order: repeated pairs are dropped (the earliest stays), the rest sorted.
+
+        `user` and `item` index the lists of ids, which must not depend on the order of the rows.
+        """
+        order = _order(user, item, user_ids, item_ids, rating, time, split_seed)
+        user, item = user[order], item[order]
+        first = _first_of_pair(user, item, len(item_ids))
+        report = list(rest.pop("report", ()))  # type: ignore[call-overload]
+        if dropped := int((~first).sum()):
+            report.append(f"{dropped:,} rows repeat an earlier (user, item) pair: dropped, the earliest stays")
+        if time is None and len(user):
+            report.append("no times: the order of a user's events is random (keyed by the two ids)")
+        return cls(
+            user=user[first],
+            item=item[first],
+            n_users=len(user_ids),
+            n_items=len(item_ids),
+            user_ids=user_ids,
+            item_ids=item_ids,
+            rating=None if rating is None else rating[order][first],
+            time=None if time is None else time[order][first],
+            report=tuple(report),
+            **rest,  # type: ignore[arg-type]
+        )
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    @property
+    def counts(self) -> Tensor:
+        """``[users]`` events of each user."""
+        return torch.bincount(self.user, minlength=self.n_users)
+
+    def leave_one_out(self) -> Split:
+        """Hold out every user's last event for the test and the one before for validation.
+
+        A user with two events has no validation item; a user with one event is only trained on.
+        """
+        counts = self.counts
+        end = counts.cumsum(0)
+        last = torch.arange(len(self)) == (end - 1)[self.user]
+        before = torch.arange(len(self)) == (end - 2)[self.user]
+        test = last & (counts >= 2)[self.user]
+        validation = before & (counts >= 3)[self.user]
+        return Split(self.take(~(test | validation)), self._held(validation), self._held(test))
+
+    def take(self, events: Tensor) -> Interactions:
+        """The log with only some of its events (a mask or an index in ascending order)."""
+        return replace(
+            self,
+            user=self.user[events],
+            item=self.item[events],
+            rating=None if self.rating is None else self.rating[events],
+            time=None if self.time is None else self.time[events],
+        )
+
+    def _held(self, events: Tensor) -> Tensor:
+        held = torch.full((self.n_users,), -1)
+        held[self.user[events]] = self.item[events]
+        return held
+
+
+class Split(NamedTuple):
+    """A log without its last events, and those events: ``[users]`` items, -1 where there is none."""
+
+    train: Interactions
+    validation: Tensor
+    test: Tensor
+
+
+def id_hashes(ids: Sequence[str]) -> Tensor:
+    """``[ids]`` a 64-bit hash of each original id: what randomness about a person is keyed by."""
+    return torch.tensor([hash_text(name) for name in ids], dtype=torch.int64)
+
+
+def _order(
+    user: Tensor,
+    item: Tensor,
+    user_ids: Sequence[str],
+    item_ids: Sequence[str],
+    rating: Tensor | None,
+    time: Tensor | None,
+    split_seed: int,
+) -> Tensor:
+    """The order of the events: by user, time, keyed hash of (user, item), and at last by rating."""
+    keys = Keys.seed(split_seed).fold("ties")
+    tie = keys.fold(id_hashes(user_ids)[user]).fold(id_hashes(item_ids)[item]).value
+    order = torch.arange(len(user))
+    for column in (rating, tie, time, user):  # least significant first; every sort is stable
+        if column is not None:
+            order = order[column[order].argsort(stable=True)]
+    return order
+
+
+def _first_of_pair(user: Tensor, item: Tensor, n_items: int) -> Tensor:
+    """A mask of the events that are the first of their (user, item) pair, in the order given."""
+    pair, order = (user * n_items + item).sort(stable=True)
+    first = torch.ones(len(pair), dtype=torch.bool)
+    first[1:] = pair[1:] != pair[:-1]
+    mask = torch.empty_like(first)
+    mask[order] = first
+    return mask

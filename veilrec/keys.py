@@ -1,0 +1,136 @@
+"""Randomness that does not depend on who else is in the batch.
+
+Every random number is a hash of (seed, round, client, purpose, position). A device draws the same
+numbers alone, in a cohort of a thousand, or on a real phone, so the three can be compared exactly.
+Good for experiments, not secret: on real devices start from `Keys.secret`.
+
+The hash is the finaliser of splitmix64 on wrapping int64, which torch has on every device.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Keys", "hash_text"]
+
+WORD = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+class Keys(NamedTuple):
+    """A source of random tensors: one scalar per device. (A NamedTuple so that `vmap` can look inside.)
+
+    With ``value`` of shape ``[clients]`` every draw gains that leading axis, and row k is exactly what
+    client k would have drawn alone.
+    """
+
+    value: Tensor  # int64, scalar or [clients]
+
+    @classmethod
+    def seed(cls, seed: int, device: str | torch.device = "cpu") -> Keys:
+        """Keys for an experiment: the same seed gives the same numbers everywhere."""
+        return cls(torch.tensor(_signed(_mix_int(seed & WORD)), device=device))
+
+    @classmethod
+    def secret(cls) -> Keys:
+        """Keys the server cannot guess; deployment must use these for any privacy noise."""
+        return cls(torch.tensor(_signed(secrets.randbits(64))))
+
+    def fold(self, tag: int | str | Tensor) -> Keys:
+        """Independent keys for a round, a client or a purpose: ``keys.fold(round).fold("noise")``."""
+        if isinstance(tag, Tensor):
+            return Keys(_mix(self.value + _mix(tag + _signed(GOLDEN))))
+        word = hash_text(tag) if isinstance(tag, str) else _signed(_mix_int((tag + GOLDEN) & WORD))
+        return Keys(_mix(self.value + word))
+
+    def pick(self, index: Tensor) -> Keys:
+        """The keys of some of the clients: ``value[index]``."""
+        return Keys(self.value[index])
+
+    def at(self, position: Tensor) -> Tensor:
+        """The random int64 words at given positions, with broadcasting against ``value``."""
+        return _mix(self.value + (position + 1) * _signed(GOLDEN))
+
+    def words(self, *shape: int) -> Tensor:
+        """Random int64 words, ``[*value.shape, *shape]``; padding the first axis changes no other word."""
+        position = torch.arange(math.prod(shape), device=self.value.device).reshape(shape)
+        lead = self.value.reshape(*self.value.shape, *(1 for _ in shape))
+        return _mix(lead + (position + 1) * _signed(GOLDEN))
+
+    def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """In the open interval (0, 1): 24 random bits in float32, 52 in float64."""
+        bits = 52 if dtype == torch.float64 else 23
+        return (_shift(self.words(*shape), 64 - bits).to(dtype) + 0.5) * 2.0**-bits
+
+    def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Standard normal by Box and Muller, one word each: 32 bits of radius, 32 of angle."""
+        words = self.words(*shape)
+        radius = (_shift(words, 32).to(torch.float64) + 0.5) * 2.0**-32
+        angle = (words & 0xFFFFFFFF).to(torch.float64) * (2 * math.pi * 2.0**-32)
+        return ((-2 * radius.log()).sqrt() * angle.cos()).to(dtype)
+
+    def laplace(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Laplace with scale 1: 48 bits of magnitude and one of sign."""
+        words = self.words(*shape)
+        magnitude = -((_shift(words, 16).to(torch.float64) + 0.5) * 2.0**-48).log()
+        sign = ((words & 1) * 2 - 1).to(torch.float64)
+        return (sign * magnitude).to(dtype)
+
+    def integers(self, high: int | Tensor, *shape: int) -> Tensor:
+        """Whole numbers from 0 to ``high - 1``, for high below 2³¹."""
+        return below(self.words(*shape), high)
+
+    def order(self, n: int) -> Tensor:
+        """A random order of ``n`` things, ``[*value.shape, n]``."""
+        return self.words(n).argsort(dim=-1, stable=True)
+
+    def choose(self, logits: Tensor) -> Tensor:
+        """One index per row, drawn from softmax(logits) by inverse CDF: the exponential mechanism.
+
+        ``logits [*value.shape, …, n]`` to ``[*value.shape, …]``.
+        """
+        weight = (logits.double() - logits.double().amax(-1, keepdim=True)).exp()
+        total = weight.cumsum(-1)
+        rows = logits.shape[self.value.dim() : -1]
+        target = self.uniform(*rows, dtype=torch.float64)[..., None] * total[..., -1:]
+        return torch.searchsorted(total, target).squeeze(-1).clamp(max=logits.shape[-1] - 1)
+
+
+def below(words: Tensor, high: int | Tensor) -> Tensor:
+    """Random words to whole numbers under `high` (below 2³¹), by multiply and shift."""
+    return (_shift(words, 32) * high) >> 32
+
+
+def hash_text(text: str) -> int:
+    """A signed 64-bit hash of a string, the same in every process (FNV-1a, then mixed)."""
+    word = 0xCBF29CE484222325
+    for byte in text.encode():
+        word = ((word ^ byte) * 0x100000001B3) & WORD
+    return _signed(_mix_int(word))
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift(x, 30)) * _signed(FIRST)
+    x = (x ^ _shift(x, 27)) * _signed(SECOND)
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, n: int) -> Tensor:
+    """Logical right shift: torch's own keeps the sign."""
+    return (x >> n) & ((1 << (64 - n)) - 1)
+
+
+def _mix_int(x: int) -> int:
+    x = ((x ^ (x >> 30)) * FIRST) & WORD
+    x = ((x ^ (x >> 27)) * SECOND) & WORD
+    return x ^ (x >> 31)
+
+
+def _signed(x: int) -> int:
+    return x - (1 << 64) if x >> 63 else x

@@ -1,0 +1,224 @@
+"""A cohort learns: the one file that knows that many devices are trained at once.
+
+Devices' weights are stacked with the client axis first and the loss is the sum of everybody's. No weight
+is shared inside the stack, so one ordinary backward pass gives each device its own gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from veilrec.defence import Defence
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender, bind, overrides
+from veilrec.params import Message, Params, Scope, part_of
+from veilrec.portion import Portion
+from veilrec.protocol import Protocol
+from veilrec.steps import Stepper
+from veilrec.uploads import Posts, Sent, Uploads
+
+__all__ = ["Task", "Trained", "train", "upload"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What devices are asked to do in a round."""
+
+    model: Recommender
+    protocol: Protocol
+    defence: Defence
+    stepper: Stepper
+    epochs: int
+    batch: int
+    trains: Container[str] | None = None  # parts that may move; None for all
+
+    def moving(self, *, helper: bool) -> list[str]:
+        """The weights that local training moves (or, under a gradient protocol, measures)."""
+        names = []
+        for name in self.model.names():
+            part = part_of(name)
+            if self.model.parts[part].helper == helper and (self.trains is None or part in self.trains):
+                names.append(name)
+        return names
+
+    def held_still(self, name: str) -> bool:
+        """Whether a device only measures the gradient of this weight."""
+        return self.protocol.still() and self.model.parts[part_of(name)].scope is Scope.SHARED
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a chunk of devices knows when a round begins, beside its own examples."""
+
+    sent: Sent
+    posts: Params
+    keys: Keys  # [c] each client's own, for this round
+    round: int
+
+    def device(self, portion: Portion, batch: Any, keys: Keys, step: int) -> Device:
+        """The devices at one step; batch and keys may be those of a prefix of the clients."""
+        active = len(keys.value)
+        each = {name: value[:active] for name, value in self.sent.each.items()}
+        number = torch.tensor([self.round, step], device=keys.value.device)
+        return Device(batch, {**self.sent.all, **each}, self.posts, keys, number[0], number[1])
+
+    def axes(self) -> Device:
+        """Where the client axis is, for `vmap`."""
+        sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
+        return Device(0, sent, None, 0, None, None)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Devices after their local training, client axis first; item tables are local ones."""
+
+    params: Params
+    gradient: Params  # of what was held still: the mean over the examples
+    optimiser: Params
+    loss: Tensor  # [c] mean over the examples
+
+
+def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Trained:
+    """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
+    params = _weights(task, portion, situation.sent, own)
+    state = {**task.stepper.fresh({n: params[n] for n in task.moving(helper=False)})}
+    state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.moving(helper=True)})
+    state |= {name: value for name, value in own.items() if name in state}
+    gradient = {n: torch.zeros_like(params[n]) for n in task.moving(helper=False) if task.held_still(n)}
+    examples = torch.tensor(portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype)
+    loss = torch.zeros_like(examples)
+    step = 0
+    for epoch in range(task.epochs):
+        for active, batch in portion.steps(epoch, task.batch):
+            keys = Keys(situation.keys.value[:active]).fold("step").fold(step)
+            device = situation.device(portion, batch, keys, step)
+            share = batch.weight.sum(1) / (examples[:active] * task.epochs)
+            _help(task, params, state, device, situation)
+            losses, slopes = _slopes(task, params, device, situation)
+            loss[:active] += losses * share
+            for name in gradient:
+                wide = share.reshape(-1, *(1 for _ in slopes[name].shape[1:]))
+                gradient[name][:active] += slopes.pop(name) * wide
+            task.stepper.step(params, slopes, state)
+            step += 1
+        if task.defence.acts("after_epoch"):
+            keys = situation.keys.fold("after").fold(epoch)
+            device = situation.device(portion, portion.known, keys, step)
+            change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes()))
+            params = change({n: w.detach() for n, w in params.items()}, device)
+    return Trained(params, gradient, state, loss)
+
+
+def upload(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Uploads:
+    """What the trained devices send: packed by the protocol, changed by the defence."""
+    device = situation.device(portion, portion.known, situation.keys.fold("upload"), 0)
+    axes = situation.axes()
+
+    def leave(device: Device, params: Params, gradient: Params) -> Message:
+        packed = task.protocol.pack(task.model, device, params, gradient)
+        return task.defence.on_upload(packed, device)
+
+    values = vmap(leave, in_dims=(axes, 0, 0))(device, trained.params, trained.gradient)
+    examples = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
+    posts = Posts.none(trained.loss.device)
+    if task.defence.acts("publish"):
+        posts = _posts(task, portion, situation, trained)
+    return Uploads(portion.cohort, values, examples, posts, trained.loss)
+
+
+def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Posts:
+    """What the consenting users of a chunk post: those who share at least one attribute."""
+    device = situation.device(portion, portion.known, situation.keys.fold("publish"), 0)
+
+    def post(params: Params, device: Device) -> Params:
+        return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]
+
+    values = vmap(post, in_dims=(0, situation.axes()))(trained.params, device)  # [c, seats, …]
+    consents = list(portion.known.consents.values())
+    if not consents:
+        return Posts.none(trained.loss.device)
+    client, seat = torch.stack(consents).any(0).nonzero(as_tuple=True)
+    owner = portion.cohort[client] * consents[0].shape[1] + seat
+    return Posts(owner, {name: value[client, seat] for name, value in values.items()})
+
+
+def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
+    """The stack of weights: what was sent (of item tables the rows a device touches) and what devices hold."""
+    clients, params = len(portion.sizes), {}
+    row = portion.known.rows.clamp(min=0)  # [c, l]
+    for name in task.model.names():
+        part = task.model.parts[part_of(name)]
+        if part.scope is not Scope.SHARED:
+            params[name] = own[name]
+        elif part.rows == "item":
+            params[name] = sent.all[name].index_select(0, row.reshape(-1)).unflatten(0, row.shape)
+        else:
+            wide = sent.all[name].expand(clients, *sent.all[name].shape)
+            params[name] = wide if task.held_still(name) else wide.clone()
+    return params
+
+
+def _slopes(task: Task, params: Params, device: Device, situation: Situation) -> tuple[Tensor, Params]:
+    """``[active]`` losses and the gradient of each weight that moves or is measured."""
+    active = len(device.keys.value)
+    leaves = {n: params[n][:active].detach().requires_grad_() for n in task.moving(helper=False)}
+    rest = {n: w[:active].detach() for n, w in params.items() if n not in leaves}
+    with torch.enable_grad():
+        losses = _losses(task, {**leaves, **rest}, device, situation.axes())
+        slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
+    named = {n: slope for n, slope in zip(leaves, slopes, strict=True) if slope is not None}
+    return losses.detach(), named
+
+
+def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
+    """``[active]``: the model's own batched form where it has one, `vmap` over one device otherwise."""
+    model, batched = task.model, overrides(task.model, Recommender, "cohort_loss")
+    if batched and not overrides(task.protocol, Protocol, "objective"):
+        losses = model.cohort_loss(params, device)
+    else:
+        losses = _mapped(model, task.protocol.objective, axes)(params, device)
+    if task.defence.acts("penalty"):
+        losses = losses + _mapped(model, task.defence.penalty, axes)(params, device)
+    return losses
+
+
+def _mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) -> Callable[..., Tensor]:
+    def alone(params: Params, device: Device) -> Tensor:
+        return bind(model, params, function, device)  # type: ignore[no-any-return]
+
+    return vmap(alone, in_dims=(0, axes))  # type: ignore[no-any-return]
+
+
+def helper_stepper(defence: Defence) -> Stepper:
+    """How a defence's helper parts are stepped."""
+    return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
+
+
+def _help(task: Task, params: Params, state: Params, device: Device, situation: Situation) -> None:
+    """One step of the helper parts, in the rounds in which they are trained."""
+    names, helpers = task.moving(helper=True), task.defence.helpers
+    if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
+        return
+    active = len(device.keys.value)
+    leaves = {n: params[n][:active].detach().requires_grad_() for n in names}
+    rest = {n: w[:active].detach() for n, w in params.items() if n not in leaves}
+    with torch.enable_grad():
+        losses = _mapped(task.model, task.defence.helper_loss, situation.axes())({**leaves, **rest}, device)
+        slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
+    named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
+    helper_stepper(task.defence).step(params, _clipped(named, helpers.clip), state)
+
+
+def _clipped(slopes: Params, bound: float) -> Params:
+    """Gradients whose joint norm, for each client, is at most `bound` (0: as they are)."""
+    if not bound or not slopes:
+        return slopes
+    norm = torch.stack([s.flatten(1).square().sum(1) for s in slopes.values()]).sum(0).sqrt()
+    factor = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
+    return {n: s * factor.reshape(-1, *(1 for _ in s.shape[1:])) for n, s in slopes.items()}

@@ -1,0 +1,128 @@
+"""The contract of a recommender, seen from one device."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from veilrec.clients import Batch
+from veilrec.keys import Keys
+from veilrec.params import Params, Part, Parts, Scope, part_of
+
+__all__ = ["Device", "Recommender", "bind", "with_part", "with_scope"]
+
+
+class Device(NamedTuple):
+    """All that one device holds during one local step."""
+
+    batch: Batch
+    sent: Params  # what the server sent this round
+    public: Params  # consenting users' latest posts, one row per user
+    keys: Keys
+    round: Tensor  # int64 scalars: warm-up, annealing and triggers need them
+    step: Tensor
+
+
+class Recommender(nn.Module, ABC):
+    """One device's recommender, written as if no other device existed.
+
+    The engine runs a whole cohort of them with `vmap`, so the code must not branch on the value of a
+    tensor; use masks. Each entry of `parts` is a top-level attribute of the module. The module holds the
+    architecture: its weights mean nothing, the engine puts each device's own in their place.
+    """
+
+    parts: Parts
+    dim: int  # width of `represent`
+    history: int = 0  # how many of a user's latest items `Batch.history` shall hold
+    scale: ClassVar[float] = 0.01  # standard deviation of fresh user and item tables
+
+    @abstractmethod
+    def loss(self, device: Device) -> Tensor:
+        """What local training minimises: a scalar, the mean over the examples of the batch."""
+
+    @abstractmethod
+    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
+        """``[seats, n]``, higher is better: for the given items ``[seats, n]``, or for all of them in order."""
+
+    @abstractmethod
+    def represent(self, batch: Batch) -> Tensor:
+        """``[seats, dim]`` the vector that stands for a user: what defences guard and attacks want."""
+
+    def scoring_user(self, batch: Batch) -> Tensor:
+        """``[seats, dim]`` the user vector that `loss` and `scores` use; a defence may add to it, `represent` stays."""
+        return self.represent(batch)
+
+    def cohort_loss(self, params: Params, devices: Device) -> Tensor:
+        """``[clients]`` the losses of a cohort, every tensor with the client axis first.
+
+        Override it where batched matrix products are faster than `vmap` over `loss`; a contract test
+        holds the two equal.
+        """
+        raise NotImplementedError
+
+    def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
+        """``[clients, seats, n]`` as `scores`, for a cohort; SHARED weights come without the client axis."""
+        raise NotImplementedError
+
+    def initial(self, name: str, keys: Keys) -> Tensor:
+        """A fresh weight, with the leading axis of `keys` if it has one.
+
+        Tables are N(0, `scale`²), matrices uniform after Glorot and Bengio, everything else zero.
+        """
+        shape = self.get_parameter(name).shape
+        if self.parts[part_of(name)].rows is not None:
+            return self.scale * keys.normal(*shape)
+        if len(shape) < 2:
+            return keys.uniform(*shape) * 0
+        bound = math.sqrt(6 / (shape[-2] + shape[-1]))
+        return (2 * keys.uniform(*shape) - 1) * bound
+
+    def names(self, *scopes: Scope) -> list[str]:
+        """The weights whose part has one of the given scopes, or all of them."""
+        return [n for n, _ in self.named_parameters() if not scopes or self.parts[part_of(n)].scope in scopes]
+
+
+class _Bound(nn.Module):
+    """`functional_call` reaches only `forward`; this lets it call any function of a model."""
+
+    def __init__(self, model: Recommender) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(self.model, *arguments)
+
+
+def bind(model: Recommender, params: Params, function: Callable[..., Any], *arguments: Any) -> Any:
+    """``function(model, *arguments)`` with `params` in the place of the model's weights.
+
+    Not for two threads on one module: the weights are swapped in place for the time of the call.
+    """
+    return functional_call(_Bound(model), {f"model.{n}": w for n, w in params.items()}, (function, *arguments))
+
+
+def overrides(entry: object, contract: type, method: str) -> bool:
+    """Whether an entry gives a method of its contract a body of its own."""
+    return getattr(type(entry), method) is not getattr(contract, method)
+
+
+def with_part(model: Recommender, name: str, what: nn.Module | nn.Parameter, part: Part) -> Recommender:
+    """A copy of `model` with one more part; how a defence adds a network of its own."""
+    wider = copy.deepcopy(model)
+    setattr(wider, name, what)
+    wider.parts = {**model.parts, name: part}
+    return wider
+
+
+def with_scope(model: Recommender, name: str, scope: Scope) -> Recommender:
+    """A copy of `model` with one part moved, e.g. a head from SHARED to PRIVATE."""
+    moved = copy.deepcopy(model)
+    part = model.parts[name]
+    moved.parts = {**model.parts, name: Part(scope, part.rows, part.helper)}
+    return moved

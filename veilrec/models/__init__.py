@@ -1,0 +1,1 @@
+"""Models: recommenders seen from one device, one file each."""

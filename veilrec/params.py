@@ -1,0 +1,75 @@
+"""Names for weights: which part of a model they belong to, and who may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+__all__ = ["Params", "Part", "Parts", "Rows", "Scope", "keep", "map_values", "part_of"]
+
+
+class Rows(NamedTuple):
+    """Some rows of a table: what sparse uploads and private tables are made of.
+
+    Seen from one device ``row [r]`` and ``value [r, …]``; in a cohort both gain the client axis in
+    front, and rows of -1 pad the shorter clients.
+    """
+
+    row: Tensor  # [r] row of the table (global), -1 where padded
+    value: Tensor  # [r, …]
+
+
+Params = dict[str, Tensor]
+"""Weights by dotted name. The text before the first dot names the part: ``item.weight`` → ``item``."""
+
+Message = dict[str, Tensor | Rows]
+"""What crosses the wire: a table of which only some rows are meant travels as `Rows`."""
+
+
+class Scope(Enum):
+    """Who holds a part of the model, and who gets to look at it."""
+
+    SHARED = "shared"  # one copy; the server averages it and sends it back
+    EXPOSED = "exposed"  # one copy per device, uploaded each round: seen, not averaged
+    PRIVATE = "private"  # one copy per device; never leaves it
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the rest of the library must know about one part of a model.
+
+    Attributes:
+        scope: Who holds it and who sees it.
+        rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
+            are not copied or uploaded: on a device such a part is a local table.
+        helper: True for a network that only a defence trains (`Defence.helper_loss`).
+    """
+
+    scope: Scope
+    rows: Literal["user", "item"] | None = None
+    helper: bool = False
+
+
+Parts = Mapping[str, Part]
+
+
+def part_of(name: str) -> str:
+    """The part a weight belongs to."""
+    return name.split(".", 1)[0]
+
+
+def keep(params: Params, parts: Parts, *scopes: Scope) -> Params:
+    """The weights whose part has one of the given scopes."""
+    return {name: w for name, w in params.items() if parts[part_of(name)].scope in scopes}
+
+
+def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:
+    """Apply ``change(name, value)`` to every value, whether it is a whole table or some rows of one."""
+    return {
+        name: Rows(value.row, change(name, value.value)) if isinstance(value, Rows) else change(name, value)
+        for name, value in message.items()
+    }

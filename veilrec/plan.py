@@ -1,0 +1,83 @@
+"""The plan: how much work, and in what portions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from veilrec.errors import BadInput
+from veilrec.steps import Rates, Stepper
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much work, and in what portions.
+
+    Attributes:
+        rounds: At most so many.
+        cohort: Share of the clients that takes part in a round.
+        epochs: Local passes over a client's events in a round.
+        batch: Events per local step; each brings its negatives along.
+        negatives: Untouched items per event, drawn anew in every pass.
+        optimiser: What devices step with; the state for parts that stay on a device stays there too.
+        lr: A rate for all parts, or by part: ``{user = 0.01, default = 0.1}``.
+        evaluate_every: Rounds between two looks at the validation items.
+        patience: Stop after so many looks without a better one; 0 never does.
+        chunk: Devices trained at once: memory, never results. 0 chooses: 32, on a GPU the whole cohort.
+        workers: Threads that train chunks side by side; they change no bit.
+        precision: Of the weights: float32, or float64 for tests.
+    """
+
+    rounds: int = 100
+    cohort: float = 1.0
+    epochs: int = 1
+    batch: int = 256
+    negatives: int = 4
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    lr: Rates = 0.1
+    evaluate_every: int = 10
+    patience: int = 0
+    chunk: int = 0
+    workers: int = 2
+    precision: Literal["float32", "float64"] = "float32"
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise BadInput(f"plan.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
+        if not 0 < self.cohort <= 1:
+            raise BadInput("plan.cohort", f"{self.cohort} is no share", "give a number above 0 and up to 1")
+        rates = list(self.lr.values()) if isinstance(self.lr, Mapping) else [self.lr]
+        if not all(0 <= rate < float("inf") for rate in rates):
+            raise BadInput("plan.lr", f"{self.lr} is no learning rate", "give a finite number from 0 upwards")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The numbers that weights are made of."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    @property
+    def stepper(self) -> Stepper:
+        """How devices step."""
+        return Stepper(self.optimiser, self.lr)
+
+    def chunk_on(self, device: torch.device) -> int:
+        """Devices trained at once: a CPU likes what fits its cache, a GPU as much as it can get."""
+        return self.chunk or (32 if device.type == "cpu" else 8192)
+
+
+LEAST = {
+    "rounds": 1,
+    "epochs": 1,
+    "batch": 1,
+    "negatives": 0,
+    "evaluate_every": 1,
+    "patience": 0,
+    "chunk": 0,
+    "workers": 1,
+}

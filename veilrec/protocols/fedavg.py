@@ -1,0 +1,115 @@
+"""FedAvg: upload weights or gradients, average them, send the result back.
+
+Paper: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+AISTATS 2017; server optimisers after Reddi et al., "Adaptive Federated Optimization", ICLR 2021.
+Every recommender named "Fed…" is a model run by this file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from veilrec.errors import BadInput
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender
+from veilrec.params import Message, Params, Rows, Scope, part_of
+from veilrec.protocol import Protocol, State
+from veilrec.steps import Rates, Stepper
+from veilrec.store import Store
+from veilrec.uploads import Sent, Uploads
+
+__all__ = ["FedAvg"]
+
+
+@dataclass(frozen=True)
+class FedAvg(Protocol):
+    """Average the SHARED parts; the EXPOSED ones are only seen.
+
+    Attributes:
+        sends: Trained weights, or the gradient of the client's own mean loss at the weights received.
+        weigh: Mean over all clients of the round, over those that touched a row, or by number of examples.
+        server: What the server does with the mean: take it as it is, or step along it.
+        server_lr: The server's rate, one for all or by part.
+    """
+
+    sends: Literal["weights", "gradients"] = "weights"
+    weigh: Literal["clients", "touched", "examples"] = "clients"
+    server: Literal["none", "sgd", "adam"] = "none"
+    server_lr: Rates = 1.0
+
+    def __post_init__(self) -> None:
+        if self.sends == "gradients" and self.server == "none":
+            raise BadInput("protocol.server", "gradients need a server that steps", 'set it to "sgd" or "adam"')
+
+    def still(self) -> bool:
+        return self.sends == "gradients"
+
+    def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
+        server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
+        lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
+        return State(0, server, devices, self._stepper().fresh(lone))
+
+    def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
+        return Sent(state.server, {})
+
+    def pack(self, model: Recommender, device: Device, trained: Params, gradient: Params) -> Message:
+        message: Message = {}
+        for name in model.names(Scope.SHARED, Scope.EXPOSED):
+            part = model.parts[part_of(name)]
+            value = gradient[name] if part.scope is Scope.SHARED and self.still() else trained[name]
+            message[name] = Rows(device.batch.rows, value) if part.rows == "item" else value
+        return message
+
+    def absorb(self, state: State, partial: Params, uploads: Uploads) -> Params:
+        """Sums in float64 and in the order of the clients, so that chunks and workers change no bit."""
+        share = uploads.examples.double() if self.weigh == "examples" else torch.ones_like(uploads.examples).double()
+        partial["clients"] = partial.get("clients", 0) + share.sum()
+        for name, server in state.server.items():
+            value = uploads.values[name]
+            if isinstance(value, Rows):
+                self._absorb_rows(partial, name, server, value, share)
+            else:
+                change = value if self.still() else value - server
+                wide = share.reshape(-1, *(1 for _ in server.shape))
+                partial[name] = partial.get(name, 0) + (change.double() * wide).sum(0)
+        return partial
+
+    def _absorb_rows(self, partial: Params, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
+        if name not in partial:
+            partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
+            partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
+        meant = (upload.row >= 0).reshape(-1)
+        row, value = upload.row.reshape(-1)[meant], upload.value.flatten(0, 1)[meant]
+        weight = share.repeat_interleave(upload.row.shape[1])[meant]
+        change = value if self.still() else value - server[row]
+        change = change.double()
+        if self.weigh == "examples":
+            change *= weight.reshape(-1, *(1 for _ in server.shape[1:]))
+        index = row.reshape(-1, *(1 for _ in server.shape[1:])).expand_as(change)
+        partial[name].scatter_add_(0, index, change)
+        partial[f"touched/{name}"].scatter_add_(0, row, weight)
+
+    def finish(self, state: State, partial: Params, keys: Keys) -> State:
+        changes = {name: self._mean(partial, name) for name in state.server if name in partial}
+        if self.server == "none":
+            server = {n: (w.double() + changes[n]).to(w.dtype) if n in changes else w for n, w in state.server.items()}
+            return replace(state, round=state.round + 1, server=server)
+        sign = 1.0 if self.still() else -1.0  # a change of weights points down, a gradient up
+        server = {name: weight.clone() for name, weight in state.server.items()}
+        memory = {name: value.clone() for name, value in state.memory.items()}
+        slopes = {name: (sign * change).to(server[name].dtype)[None] for name, change in changes.items()}
+        self._stepper().step({name: weight[None] for name, weight in server.items()}, slopes, memory)
+        return replace(state, round=state.round + 1, server=server, memory=memory)
+
+    def _mean(self, partial: Params, name: str) -> Tensor:
+        if self.weigh == "touched" and f"touched/{name}" in partial:
+            count = partial[f"touched/{name}"].clamp(min=1)
+            return partial[name] / count.reshape(-1, *(1 for _ in partial[name].shape[1:]))
+        return partial[name] / partial["clients"]
+
+    def _stepper(self) -> Stepper:
+        return Stepper("adam" if self.server == "adam" else "sgd", self.server_lr)

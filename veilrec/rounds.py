@@ -1,0 +1,267 @@
+"""Rounds: the engine. The loop in `Federation.rounds` is the whole library in one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from veilrec import local, wire
+from veilrec.clients import Clients
+from veilrec.defence import Defence
+from veilrec.errors import BadInput, ClientFailed
+from veilrec.evaluation import Evaluation, Scored, candidates, evaluate, scorer
+from veilrec.keys import Keys
+from veilrec.model import Recommender
+from veilrec.params import Params, Scope, part_of
+from veilrec.plan import Plan
+from veilrec.portion import Portion
+from veilrec.protocol import Protocol, State
+from veilrec.store import Store
+from veilrec.uploads import Exchange, Sent, Uploads
+from veilrec.workers import Workers, workers
+
+__all__ = ["Federation"]
+
+Watch = Callable[[Exchange], None]
+Row = dict[str, float]
+Done = tuple[Sent, Uploads, Params]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients, a model, a protocol and a defence: everything needed to run rounds.
+
+    Make one with `Federation.of`, which lets the defence prepare clients and model first.
+    """
+
+    clients: Clients
+    model: Recommender
+    protocol: Protocol
+    defence: Defence
+    plan: Plan
+    keys: Keys
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    split_seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        clients: Clients,
+        model: Recommender,
+        protocol: Protocol,
+        defence: Defence,
+        plan: Plan,
+        *,
+        seed: int = 0,
+        evaluation: Evaluation | None = None,
+        device: str = "cpu",
+        split_seed: int = 0,
+    ) -> Federation:
+        """A federation on a device, after `Defence.prepare` and `Defence.attach`."""
+        keys = Keys.seed(seed)
+        clients = defence.prepare(clients, keys.fold("prepare"))
+        model = defence.attach(model)
+        _refuse(clients, model, plan)
+        here = Keys(keys.value.to(device))
+        judge = evaluation or Evaluation()
+        return cls(clients.to(device), model, protocol, defence, plan, here, judge, split_seed)
+
+    def start(self) -> State:
+        """The state before the first round."""
+        store = Store(len(self.clients), self._fresh, self.keys.value.device)
+        state = self.protocol.start(self.model, store, self.keys.fold("server"))
+        return replace(state, server=self._cast(state.server), memory=self._cast(state.memory))
+
+    def run(
+        self,
+        state: State,
+        *,
+        rounds: int | None = None,
+        trains: Container[str] | None = None,
+        watch: Sequence[Watch] = (),
+    ) -> State:
+        """Run rounds from `state` to the end; with `trains`, move only those parts of the model."""
+        until = state.round + (rounds or self.plan.rounds)
+        for done, _ in self.rounds(state, until=until, trains=trains, watch=watch):
+            state = done
+        return state
+
+    def rounds(
+        self,
+        state: State,
+        *,
+        until: int | None = None,
+        trains: Container[str] | None = None,
+        watch: Sequence[Watch] = (),
+        history: Sequence[Row] = (),
+    ) -> Iterator[tuple[State, Row]]:
+        """Run rounds one by one: after each, the state and a row of what was measured."""
+        rows, last = list(history), until or self.plan.rounds
+        with workers(self.plan.workers) as pool:
+            while state.round < last:
+                partial: Params = {}
+                row, posts = {"round": state.round + 1, "clients": 0, "loss": 0.0}, state.posts
+                for sent, uploads, kept in self._work(pool, state, self.sample(state.round), trains):
+                    partial = self.protocol.absorb(state, partial, uploads)  # in the order of the chunks
+                    state.devices.put(uploads.cohort, kept)
+                    posts = posts.merge(uploads.posts)
+                    _count(row, uploads)
+                    for see in watch:  # the attacker's transcript, the byte counter, the progress bar, …
+                        see(Exchange(state.round + 1, sent, uploads))
+                state = self.protocol.finish(state, partial, self.keys.fold("finish").fold(state.round))
+                state = replace(state, posts=posts)
+                row["loss"] /= row["clients"]
+                if state.round % self.plan.evaluate_every == 0 or state.round == last:
+                    row |= self.evaluate(state, "validation", pool).means()
+                rows.append(row)
+                yield state, row
+                if self.defence.stop(state, rows):
+                    break
+
+    def sample(self, round: int) -> Tensor:
+        """``[c]`` the clients of a round, ascending: a share of those that have events."""
+        able = self._able
+        n = max(1, round_half_up(self.plan.cohort * len(able)))
+        if n == len(able):
+            return able
+        draw = self.keys.fold("sample").fold(round).fold(self.clients.tags[able]).value
+        return able[draw.topk(n, largest=False).indices].sort().values
+
+    def chunks(self, cohort: Tensor) -> Sequence[Tensor]:
+        """Devices of similar size, side by side: the largest first."""
+        sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
+        order = sizes.argsort(descending=True, stable=True).to(cohort.device)
+        return cohort[order].split(self.plan.chunk_on(cohort.device))
+
+    def client_keys(self, cohort: Tensor, round: int) -> Keys:
+        """Each client's own keys for a round, ``[c]``."""
+        return self.keys.fold("client").fold(round).fold(self.clients.tags[cohort])
+
+    def evaluate(self, state: State, which: str = "test", pool: Workers | None = None) -> Scored:
+        """Per-user metrics of a state on the validation or the test items."""
+        if pool is None:
+            with workers(self.plan.workers) as fresh:
+                return self.evaluate(state, which, fresh)
+        score = scorer(self.model, self.protocol, state, self.clients, self.plan.dtype, pool)
+        return evaluate(self.evaluation, self.clients, which, score, self._candidates, pool)
+
+    def respond(self, sent: Sent, state: State, own: Params, chunk: Tensor, task: local.Task) -> Done:
+        """What devices do in a round: draw examples, train, upload; nothing here knows other devices."""
+        phase = "drawing examples"
+        try:
+            keys = self.client_keys(chunk, state.round)
+            settings = {"epochs": self.plan.epochs, "negatives": self.plan.negatives}
+            portion = Portion.draw(
+                self.clients, chunk, keys, **settings, history=self.model.history, dtype=self.plan.dtype
+            )
+            phase = "training"
+            situation = local.Situation(sent, state.posts.values, keys, state.round)
+            trained = local.train(task, portion, situation, own)
+            _finite(trained.loss)
+            phase = "upload"
+            uploads = local.upload(task, portion, situation, trained)
+            message = {**uploads.values, "examples": uploads.examples}
+            wire.check(message, self._schema, lead=(len(chunk),))
+        except Exception as cause:
+            raise _Failed(phase, chunk, cause) from cause
+        trained_state = {**trained.params, **trained.optimiser}
+        return sent, uploads, {name: trained_state[name].detach() for name in own}
+
+    def _work(self, pool: Workers, state: State, cohort: Tensor, trains: Container[str] | None) -> Iterator[Done]:
+        """A cohort's work, chunk by chunk, in order; a failure is traced to the first client that fails alone."""
+
+        def begin() -> Iterator[tuple[Tensor, Sent, Params]]:
+            for chunk in self.chunks(cohort):
+                yield chunk, self.protocol.send(state, chunk, self.keys), state.devices.get(chunk)
+
+        def work(part: tuple[Tensor, Sent, Params]) -> Done:
+            chunk, sent, own = part
+            return self.respond(sent, state, own, chunk, self._task(pool.own(self.model), trains))
+
+        try:
+            yield from pool.map(work, begin())
+        except _Failed as failure:
+            raise self._blame(failure, state, trains) from failure.cause
+
+    def _blame(self, failure: _Failed, state: State, trains: Container[str] | None) -> ClientFailed:
+        """The first client of a failed chunk that also fails by itself."""
+        task = self._task(self.model, trains)
+        for alone in failure.chunk.split(1):
+            sent = self.protocol.send(state, alone, self.keys)
+            try:
+                self.respond(sent, state, state.devices.get(alone), alone, task)
+            except _Failed as found:
+                return ClientFailed(self.clients.name(int(alone)), state.round + 1, found.phase, found.cause)
+        names = f"one of {len(failure.chunk)}, first {self.clients.name(int(failure.chunk[0]))}"
+        return ClientFailed(names, state.round + 1, failure.phase, failure.cause)
+
+    def _task(self, model: Recommender, trains: Container[str] | None = None) -> local.Task:
+        plan = self.plan
+        return local.Task(model, self.protocol, self.defence, plan.stepper, plan.epochs, plan.batch, trains)
+
+    def _fresh(self, cohort: Tensor) -> Params:
+        """What devices hold before their first round: weights and optimiser state of their own parts."""
+        keys = self.keys.fold("device").fold(self.clients.tags[cohort])
+        names = self.model.names(Scope.EXPOSED, Scope.PRIVATE)
+        own = self._cast({name: self.model.initial(name, keys.fold(name)) for name in names})
+        helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
+        state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
+        return {**own, **state, **local.helper_stepper(self.defence).fresh(helper)}
+
+    def _cast(self, params: Mapping[str, Tensor]) -> Params:
+        return {n: w.to(self.plan.dtype) if w.is_floating_point() else w for n, w in params.items()}
+
+    @cached_property
+    def _able(self) -> Tensor:
+        able = [k for k, size in enumerate(self.clients.sizes) if size]
+        return torch.tensor(able, device=self.keys.value.device)
+
+    @cached_property
+    def _schema(self) -> wire.Schema:
+        return self.protocol.schema(self.model, self.plan.dtype)
+
+    @cached_property
+    def _candidates(self) -> Tensor | None:
+        n = self.evaluation.candidates
+        return candidates(self.clients, n, self.split_seed).to(self.keys.value.device) if n else None
+
+
+class _Failed(Exception):
+    """A chunk that could not do its work."""
+
+    def __init__(self, phase: str, chunk: Tensor, cause: Exception) -> None:
+        super().__init__(phase)
+        self.phase, self.chunk, self.cause = phase, chunk, cause
+
+
+def round_half_up(x: float) -> int:
+    """The nearest whole number."""
+    return int(x + 0.5)
+
+
+def _count(row: Row, uploads: Uploads) -> None:
+    row["clients"] += len(uploads.cohort)
+    if uploads.loss is not None:
+        row["loss"] += float(uploads.loss.double().sum())
+
+
+def _finite(loss: Tensor) -> None:
+    if not bool(loss.isfinite().all()):
+        raise BadInput("plan.lr", "the training loss is not finite", "lower the learning rate")
+
+
+def _refuse(clients: Clients, model: Recommender, plan: Plan) -> None:
+    """Settings that cannot work together, found before any work is done."""
+    for name, part in model.parts.items():
+        if part.rows == "item" and part.scope is not Scope.SHARED:
+            raise BadInput("model", f"item table {name!r} is {part.scope.value}", "item tables must be shared")
+    counts = clients.log.counts
+    if plan.negatives and int(counts.max() if len(counts) else 0) >= clients.log.n_items:
+        who = clients.log.user_ids[int(counts.argmax())]
+        raise BadInput("plan.negatives", f"user {who} has touched every item", "drop that user or set it to 0")
+    if not any(clients.sizes):
+        raise BadInput("data", "no user has an event left to train on", "give users at least three events")

@@ -1,0 +1,73 @@
+"""Uploads: what the server sees, and all that it sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.params import Message, Params
+
+__all__ = ["Exchange", "Posts", "Sent", "Uploads"]
+
+
+class Sent(NamedTuple):
+    """Server → devices."""
+
+    all: Params  # the same for everyone, without a client axis
+    each: Params  # client axis first
+
+
+class Posts(NamedTuple):
+    """What consenting users have posted openly: the latest of each."""
+
+    owner: Tensor  # [posts] client times seats plus seat
+    values: Params  # name → [posts, …]
+
+    @classmethod
+    def none(cls, device: str | torch.device = "cpu") -> Posts:
+        """Nobody has posted anything."""
+        return cls(torch.zeros(0, dtype=torch.int64, device=device), {})
+
+    def merge(self, newer: Posts) -> Posts:
+        """Both, where a later post replaces the same owner's earlier one; ordered by owner."""
+        if not len(newer.owner):
+            return self
+        stays = ~torch.isin(self.owner, newer.owner)
+        owner = torch.cat([self.owner[stays], newer.owner])
+        order = owner.argsort()
+        values = {
+            name: torch.cat([self.values[name][stays], value])[order] if name in self.values else value[order]
+            for name, value in newer.values.items()
+        }
+        return Posts(owner[order], values)
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """What one chunk of a cohort sends in one round, after every defence has had its say.
+
+    Attributes:
+        cohort: ``[c]`` client ids.
+        values: By name, client axis first. A part whose rows are items is `Rows`: only what was touched.
+        examples: ``[c]`` how much data stands behind each upload.
+        posts: What consenting users of this chunk posted openly.
+        loss: ``[c]`` mean training loss. It stays on the devices: for progress bars and alarms, never for attacks.
+    """
+
+    cohort: Tensor
+    values: Message
+    examples: Tensor
+    posts: Posts = field(default_factory=Posts.none)
+    loss: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One chunk of one round as the server lived it."""
+
+    round: int
+    sent: Sent
+    received: Uploads
