@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["BadInput", "ClientFailed", "Corrupted", "NotEnough", "VeilrecError", "nearest"]
+__all__ = ["BadInput", "ClientFailed", "Corrupted", "Interrupted", "NotEnough", "VeilrecError", "nearest"]
 
 
 class VeilrecError(Exception):
@@ -35,6 +35,12 @@ class Corrupted(VeilrecError):
     """State on disk that does not match its checksum, or does not belong to this run."""
 
     code = 4
+
+
+class Interrupted(VeilrecError):
+    """SIGINT or SIGTERM; what was finished until then is on disk."""
+
+    code = 130
 
 
 class ClientFailed(VeilrecError):

@@ -69,7 +69,9 @@ class Interactions:
         first = _first_of_pair(user, item, len(item_ids))
         report = list(rest.pop("report", ()))  # type: ignore[call-overload]
         if dropped := int((~first).sum()):
-            report.append(f"{dropped:,} rows repeat an earlier (user, item) pair: dropped, the earliest stays")
+            report.append(
+                f"{dropped:,} rows repeat an earlier (user, item) pair: dropped, the earliest stays"
+            )
         if time is None and len(user):
             report.append("no times: the order of a user's events is random (keyed by the two ids)")
         return cls(
@@ -145,13 +147,37 @@ def _order(
     split_seed: int,
 ) -> Tensor:
     """The order of the events: by user, time, keyed hash of (user, item), and at last by rating."""
-    keys = Keys.seed(split_seed).fold("ties")
-    tie = keys.fold(id_hashes(user_ids)[user]).fold(id_hashes(item_ids)[item]).value
     order = torch.arange(len(user))
-    for column in (rating, tie, time, user):  # least significant first; every sort is stable
+    for column in (time, user):  # least significant first; every sort is stable
         if column is not None:
             order = order[column[order].argsort(stable=True)]
-    return order
+    return _ties_broken(order, user, item, user_ids, item_ids, rating, time, split_seed)
+
+
+def _ties_broken(
+    order: Tensor,
+    user: Tensor,
+    item: Tensor,
+    user_ids: Sequence[str],
+    item_ids: Sequence[str],
+    rating: Tensor | None,
+    time: Tensor | None,
+    split_seed: int,
+) -> Tensor:
+    """The order with runs of equal user and time sorted by the keyed hash, and at last by rating."""
+    same = user[order].diff() == 0  # [events - 1] as the one before
+    if time is not None:
+        same &= time[order].diff() == 0
+    starts = torch.cat([torch.ones(min(1, len(order)), dtype=torch.bool), ~same])
+    tied = torch.nonzero(~(starts & torch.cat([~same, starts[:1]]))).squeeze(1)  # neither neighbour is equal
+    event, run = order[tied], starts.cumsum(0)[tied]
+    keys = Keys.seed(split_seed).fold("ties")
+    tie = keys.fold(id_hashes(user_ids)[user[event]]).fold(id_hashes(item_ids)[item[event]]).value
+    inner = torch.arange(len(event))
+    for column in (None if rating is None else rating[event], tie, run):
+        if column is not None:
+            inner = inner[column[inner].argsort(stable=True)]
+    return order.index_copy(0, tied, event[inner])
 
 
 def _first_of_pair(user: Tensor, item: Tensor, n_items: int) -> Tensor:

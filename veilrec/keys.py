@@ -60,11 +60,11 @@ class Keys(NamedTuple):
     def words(self, *shape: int) -> Tensor:
         """Random int64 words, ``[*value.shape, *shape]``; padding the first axis changes no other word."""
         position = torch.arange(math.prod(shape), device=self.value.device).reshape(shape)
-        lead = self.value.reshape(*self.value.shape, *(1 for _ in shape))
+        lead = self.value.reshape((*self.value.shape, *(1 for _ in shape)))
         return _mix(lead + (position + 1) * _signed(GOLDEN))
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """In the open interval (0, 1): 24 random bits in float32, 52 in float64."""
+        """In the open interval (0, 1): 23 random bits in float32, 52 in float64."""
         bits = 52 if dtype == torch.float64 else 23
         return (_shift(self.words(*shape), 64 - bits).to(dtype) + 0.5) * 2.0**-bits
 

@@ -115,7 +115,7 @@ class Federation:
                 state = self.protocol.finish(state, partial, self.keys.fold("finish").fold(state.round))
                 state = replace(state, posts=posts)
                 row["loss"] /= row["clients"]
-                if state.round % self.plan.evaluate_every == 0 or state.round == last:
+                if self._validates and (state.round % self.plan.evaluate_every == 0 or state.round == last):
                     row |= self.evaluate(state, "validation", pool).means()
                 rows.append(row)
                 yield state, row
@@ -219,6 +219,10 @@ class Federation:
     def _able(self) -> Tensor:
         able = [k for k, size in enumerate(self.clients.sizes) if size]
         return torch.tensor(able, device=self.keys.value.device)
+
+    @cached_property
+    def _validates(self) -> bool:
+        return bool((self.clients.validation >= 0).any())
 
     @cached_property
     def _schema(self) -> wire.Schema:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -55,15 +54,16 @@ def decode(data: bytes, schema: Schema, *, sender: str = "message") -> Message:
     """A message from its bytes; whatever the schema does not declare is refused."""
     try:
         flat = load(data)
-    except SafetensorError as cause:
-        raise BadInput(sender, f"not a message ({cause})", "send safetensors bytes") from cause
+    except Exception as cause:  # whatever the reader stumbles over, it is the message that is at fault
+        what = " ".join(f"{type(cause).__name__}: {cause}".split())
+        raise BadInput(sender, f"not a message ({what})", "send safetensors bytes") from cause
     message: Message = {}
     for name, spec in schema.items():
         wanted = {name} if spec.table is None else {name, name + ROWS}
         if missing := wanted - flat.keys():
             raise BadInput(sender, f"lacks {sorted(missing)[0]!r}", "send what the schema declares")
         value = flat.pop(name)
-        message[name] = value if spec.table is None else Rows(flat.pop(name + ROWS).long(), value)
+        message[name] = value if spec.table is None else Rows(_numbers(flat.pop(name + ROWS), name, sender), value)
     if flat:
         raise BadInput(sender, f"undeclared {sorted(flat)[0]!r}", "send only what the schema declares")
     check(message, schema, sender=sender)
@@ -86,13 +86,21 @@ def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sende
             raise BadInput(sender, f"{name!r} is {tensor.dtype}", f"declared is {spec.dtype}")
         if isinstance(value, Rows) and spec.table is not None:
             _check_rows(value.row, spec.table, name, sender)
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        if tensor.is_floating_point() and not bool(tensor.sum().isfinite()):
             raise BadInput(sender, f"{name!r} holds a value that is not finite", "lower the learning rate")
+
+
+def _numbers(row: Tensor, name: str, sender: str) -> Tensor:
+    """Row numbers as they came over the wire, where padding does not travel."""
+    if row.dtype != torch.int32 or row.dim() != 1 or bool((row < 0).any()):
+        raise BadInput(sender, f"rows of {name!r} are not a list of numbers from 0 upwards", "send int32 numbers")
+    return row.long()
 
 
 def _check_rows(row: Tensor, table: int, name: str, sender: str) -> None:
     inside = bool(((row >= -1) & (row < table)).all())
-    ascending = bool(((row[..., 1:] > row[..., :-1]) | (row[..., 1:] < 0)).all())
+    before, after = row[..., :-1], row[..., 1:]
+    ascending = bool((((before >= 0) & (after > before)) | (after < 0)).all())  # padding only at the end
     if not (inside and ascending):
         raise BadInput(sender, f"rows of {name!r} are not ascending numbers below {table}", "send each row once")
 

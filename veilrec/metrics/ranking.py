@@ -15,7 +15,7 @@ __all__ = ["METRICS", "ranking"]
 
 def hit(greater: Tensor, tied: Tensor, k: int) -> Tensor:
     """The probability of being among the first `k`: ``clip((k - greater) / (tied + 1), 0, 1)``."""
-    return ((k - greater) / (tied + 1)).clamp(0, 1)
+    return ((k - greater).double() / (tied + 1)).clamp(0, 1)
 
 
 def precision(greater: Tensor, tied: Tensor, k: int) -> Tensor:
@@ -45,4 +45,4 @@ METRICS = {"hr": hit, "recall": hit, "precision": precision, "ndcg": ndcg, "mrr"
 
 def ranking(greater: Tensor, tied: Tensor, names: Sequence[str], ks: Sequence[int]) -> dict[str, Tensor]:
     """``metric@k`` → ``[users]``, in float64; with one held-out item, recall is the hit rate."""
-    return {f"{name}@{k}": METRICS[name](greater, tied, k).double() for name in names for k in ks}
+    return {f"{name}@{k}": METRICS[name](greater, tied, k) for name in names for k in ks}

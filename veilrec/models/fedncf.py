@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, dense, pick, tower
+from veilrec.models.layers import LOSSES, Dense, compact, hidden_layers, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedNCF"]
@@ -70,11 +70,10 @@ class FedNCF(Recommender):
         self.layers = [f"mlp{k + 1}" for k in range(len(sizes) - 1)]
         for name, a, b in zip(self.layers, sizes[:-1], sizes[1:], strict=True):
             setattr(self, name, Dense(a, b))
-        heads = list(self.layers)
         if self.neumf:
             self.predict = Dense(dim + head[-1], 1)
-            heads.append("predict")
-        self.parts = scopes | dict.fromkeys(heads, Part(Scope(sharing)))
+        self.output = "predict" if self.neumf else self.layers.pop()
+        self.parts = scopes | dict.fromkeys([*self.layers, self.output], Part(Scope(sharing)))
 
     def loss(self, device: Device) -> Tensor:
         batch = device.batch
@@ -95,41 +94,66 @@ class FedNCF(Recommender):
         """Seats and items of one shape to scores of that shape."""
         own = self.mlp_user if self.neumf else self.scoring_user(batch)
         x = torch.cat([own[seat], getattr(self, self.items)[item]], -1)
-        for name in self.layers[:-1]:
+        for name in self.layers:
             x = F.relu(self.get_submodule(name)(x))
-        x = self.get_submodule(self.layers[-1])(x)
         if self.neumf:
-            product = self.scoring_user(batch)[seat] * self.item[item]
-            x = self.predict(torch.cat([product, F.relu(x)], -1))
-        return x.squeeze(-1)
+            x = torch.cat([self.scoring_user(batch)[seat] * self.item[item], x], -1)
+        return self.get_submodule(self.output)(x).squeeze(-1)  # type: ignore[no-any-return]
 
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         batch = devices.batch
         c, b, q = batch.negative.shape
         item = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)  # [c, n] with n = b (1 + q)
-        seat = None if params["user"].shape[1] == 1 else torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
-        x = self._first(params, seat, item)
-        score = self._rest(params, x, seat, lambda table: pick(table, item))
+        if params["user"].shape[1] == 1:  # one user: each item is scored once, however often it was drawn
+            wide = params["item"].shape[1] > item.shape[1]
+            rows, place = compact(item, params["item"].shape[1]) if wide else (None, item)
+            score = self._cohort(params, rows).gather(1, place)
+        else:
+            score = self._cohort(params, item, torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1))
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
 
-    def _first(self, params: Params, seat: Tensor | None, item: Tensor) -> Tensor:
-        """``[c, n, h]`` the first layer: the user's half once per user, the item's half once per row if that is less."""
-        table, own = params[self.items], params[self.users]
-        weight = params["mlp1.weight"]
-        half = own.shape[-1]
-        user = own @ weight[:, :half] + params["mlp1.bias"][:, None]  # [c, seats, h]
-        if table.shape[1] <= item.shape[1]:
-            x = pick(table @ weight[:, half:], item)
-        else:
-            x = pick(table, item) @ weight[:, half:]
-        return x + (user if seat is None else pick(user, seat))
+    def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
+        if self.parts[self.output].scope is Scope.SHARED:
+            return self._shared_scores(params, items)
+        c, seats = params["user"].shape[:2]
+        tables = {n: params[n].expand(c, *params[n].shape) for n in {self.items, "item"}}
+        each = []
+        for k in range(seats):
+            own = {n: params[n][:, k : k + 1] for n in {self.users, "user"}}
+            each.append(self._cohort({**params, **tables, **own}, None if items is None else items[:, k]))
+        return torch.stack(each, 1)
 
-    def _rest(self, params: Params, x: Tensor, seat: Tensor | None, rows: object) -> Tensor:
-        """From the first layer's sum to the scores, ``[…, n]``."""
-        if len(self.layers) > 1:
-            x = tower(params, self.layers[1:], F.relu(x))
+    def _cohort(self, params: Params, item: Tensor | None = None, seat: Tensor | None = None) -> Tensor:
+        """``[c, n]`` scores of the given rows and seats ``[c, n]``: by default of all rows, for the only seat."""
+
+        def rows(name: str, index: Tensor | None) -> Tensor:
+            return params[name] if index is None else pick(params[name], index)
+
+        half, weight = params[self.users].shape[-1], params["mlp1.weight"]
+        user = torch.baddbmm(params["mlp1.bias"][:, None], params[self.users], weight[:, :half])  # [c, seats, h]
+        first = user if seat is None else pick(user, seat)
+        rest = [params[f"{name}.{kind}"] for name in self.layers[1:] for kind in ("weight", "bias")]
+        x = hidden_layers(rows(self.items, item), first, weight[:, half:], *rest)
         if self.neumf:
-            own = params["user"] if seat is None else pick(params["user"], seat)
-            product = own * rows(params["item"])  # type: ignore[operator]
-            x = dense(params, "predict", torch.cat([product, F.relu(x)], -1))
-        return x.squeeze(-1)
+            x = torch.cat([rows("user", seat) * rows("item", item), x], -1)
+        out = params[f"{self.output}.weight"]  # one output: a weighted sum is faster than a product of matrices
+        return (x * out.transpose(1, 2)).sum(-1) + params[f"{self.output}.bias"]
+
+    def _shared_scores(self, params: Params, items: Tensor | None) -> Tensor:
+        """``[c, seats, n]`` where all devices have the same perceptron: its first layer once for each item."""
+        half, weight = params[self.users].shape[-1], params["mlp1.weight"]
+        first = (params[self.users] @ weight[:half] + params["mlp1.bias"]).flatten(0, 1)  # [u, h]
+        item, user = params[self.items] @ weight[half:], params["user"].flatten(0, 1)
+        n = len(item) if items is None else items.shape[-1]
+        chosen = None if items is None else items.flatten(0, 1)  # [u, n]
+        scores = []
+        for some in torch.arange(len(first), device=item.device).split(max(1, BLOCK // n)):
+            rows = slice(None) if chosen is None else chosen[some]
+            x = F.relu(first[some][:, None] + item[rows])  # [few, n, h]
+            for name in self.layers[1:]:
+                x = torch.addmm(params[f"{name}.bias"], x.flatten(0, 1), params[f"{name}.weight"]).relu_()
+                x = x.unflatten(0, (len(some), n))
+            if self.neumf:
+                x = torch.cat([user[some][:, None] * params["item"][rows], x], -1)
+            scores.append(x @ params[f"{self.output}.weight"][:, 0])
+        return (torch.cat(scores) + params[f"{self.output}.bias"]).unflatten(0, params["user"].shape[:2])

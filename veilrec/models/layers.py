@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from veilrec.params import Params
-
-__all__ = ["LOSSES", "Dense", "bce", "bpr", "dense", "pick", "tower"]
+__all__ = ["LOSSES", "Dense", "bce", "bpr", "compact", "hidden_layers", "pick"]
 
 
 class Dense(nn.Module):
@@ -26,19 +25,40 @@ class Dense(nn.Module):
         return x @ self.weight + self.bias
 
 
-def dense(params: Params, name: str, x: Tensor) -> Tensor:
-    """The layer `name`, with or without a client axis on its weights: ``[…, n, in]`` to ``[…, n, out]``."""
-    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
-    if weight.dim() == 3 and x.dim() == 3:
-        return torch.baddbmm(bias[:, None], x, weight)
-    return x @ weight + (bias[..., None, :] if bias.dim() > 1 else bias)
+class _Hidden(torch.autograd.Function):
+    """`hidden_layers` with a backward pass in place, which moves half the memory that autograd's own does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, first: Tensor, *layers: Tensor) -> Tensor:
+        states = [torch.baddbmm(first, x, layers[0]).relu_()]
+        for weight, bias in zip(layers[1::2], layers[2::2], strict=True):
+            states.append(torch.baddbmm(bias[:, None], states[-1], weight).relu_())
+        ctx.save_for_backward(x, layers[0], *layers[1::2], *states)
+        ctx.spread = first.shape[1] == 1
+        return states[-1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, ...]:
+        x, *saved = ctx.saved_tensors
+        weights, states = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        slope = torch.ops.aten.threshold_backward(slopes[0], states[-1], 0)
+        found: list[Tensor] = []
+        for weight, state in zip(weights[:0:-1], states[-2::-1], strict=True):
+            found = [state.transpose(1, 2) @ slope, slope.sum(1), *found]
+            slope = slope @ weight.transpose(1, 2)
+            torch.ops.aten.threshold_backward.grad_input(slope, state, 0, grad_input=slope)
+        first = slope.sum(1, keepdim=True) if ctx.spread else slope
+        return slope @ weights[0].transpose(1, 2), first, x.transpose(1, 2) @ slope, *found
 
 
-def tower(params: Params, names: Sequence[str], x: Tensor) -> Tensor:
-    """Layers with ReLU between them; the last one is left as it is."""
-    for name in names[:-1]:
-        x = F.relu(dense(params, name, x))
-    return dense(params, names[-1], x)
+def hidden_layers(x: Tensor, first: Tensor, weight: Tensor, *layers: Tensor) -> Tensor:
+    """A cohort's layers with a ReLU after each: ``x [c, n, in]`` to ``[c, n, out]``.
+
+    `first` stands for the first layer's bias and is added before its ReLU: ``[c, 1, h]`` for all rows alike or
+    ``[c, n, h]``. The other layers are given as weight, bias, weight, bias, …
+    """
+    return _Hidden.apply(x, first, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def pick(table: Tensor, index: Tensor) -> Tensor:
@@ -47,6 +67,22 @@ def pick(table: Tensor, index: Tensor) -> Tensor:
     By `gather`, whose gradient is several times faster on a CPU than that of indexing.
     """
     return table.gather(1, index[..., None].expand(*index.shape, table.shape[-1]))
+
+
+def compact(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """The distinct rows that an index names, and where each of its entries went among them.
+
+    ``[c, n]`` numbers below `rows` to ``[c, u]`` (the shorter clients padded with row 0) and ``[c, n]``.
+    """
+    flag = torch.zeros(len(index), rows, dtype=torch.bool, device=index.device).scatter_(1, index, True)
+    client, row = flag.nonzero(as_tuple=True)
+    counts = flag.sum(1)
+    place = torch.arange(len(row), device=index.device) - (counts.cumsum(0) - counts)[client]
+    distinct = index.new_zeros(len(index), int(counts.max()))
+    distinct[client, place] = row
+    where = torch.empty_like(flag, dtype=torch.int64)  # only what was flagged is read
+    where[client, row] = place
+    return distinct, where.gather(1, index)
 
 
 def bce(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class FedAvg(Protocol):
         return message
 
     def absorb(self, state: State, partial: Params, uploads: Uploads) -> Params:
-        """Sums in float64 and in the order of the clients, so that chunks and workers change no bit."""
+        """Sums of changes in float64 and in the order of the chunks, so that the number of workers changes no bit."""
         share = uploads.examples.double() if self.weigh == "examples" else torch.ones_like(uploads.examples).double()
         partial["clients"] = partial.get("clients", 0) + share.sum()
         for name, server in state.server.items():
@@ -74,24 +74,26 @@ class FedAvg(Protocol):
                 self._absorb_rows(partial, name, server, value, share)
             else:
                 change = value if self.still() else value - server
-                wide = share.reshape(-1, *(1 for _ in server.shape))
+                wide = share.reshape(_like(change))
                 partial[name] = partial.get(name, 0) + (change.double() * wide).sum(0)
         return partial
 
     def _absorb_rows(self, partial: Params, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
+        """Rows are summed within the chunk and then added in float64; padding goes to a row that is never read."""
         if name not in partial:
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
             partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
-        meant = (upload.row >= 0).reshape(-1)
-        row, value = upload.row.reshape(-1)[meant], upload.value.flatten(0, 1)[meant]
-        weight = share.repeat_interleave(upload.row.shape[1])[meant]
-        change = value if self.still() else value - server[row]
-        change = change.double()
+        row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
+        change = value if self.still() else value - server.index_select(0, row.clamp(min=0))
         if self.weigh == "examples":
-            change *= weight.reshape(-1, *(1 for _ in server.shape[1:]))
-        index = row.reshape(-1, *(1 for _ in server.shape[1:])).expand_as(change)
-        partial[name].scatter_add_(0, index, change)
-        partial[f"touched/{name}"].scatter_add_(0, row, weight)
+            change = change * share.to(change.dtype).repeat_interleave(upload.row.shape[1]).reshape(_like(change))
+        place = torch.where(row < 0, len(server), row)
+        total = server.new_zeros(len(server) + 1, *server.shape[1:])
+        total.scatter_add_(0, place.reshape(_like(change)).expand_as(change), change)
+        partial[name] += total[:-1]
+        touched = share.new_zeros(len(server) + 1)
+        touched.scatter_add_(0, place, share.repeat_interleave(upload.row.shape[1]))
+        partial[f"touched/{name}"] += touched[:-1]
 
     def finish(self, state: State, partial: Params, keys: Keys) -> State:
         changes = {name: self._mean(partial, name) for name in state.server if name in partial}
@@ -108,8 +110,13 @@ class FedAvg(Protocol):
     def _mean(self, partial: Params, name: str) -> Tensor:
         if self.weigh == "touched" and f"touched/{name}" in partial:
             count = partial[f"touched/{name}"].clamp(min=1)
-            return partial[name] / count.reshape(-1, *(1 for _ in partial[name].shape[1:]))
+            return partial[name] / count.reshape(_like(partial[name]))
         return partial[name] / partial["clients"]
 
     def _stepper(self) -> Stepper:
         return Stepper("adam" if self.server == "adam" else "sgd", self.server_lr)
+
+
+def _like(tensor: Tensor) -> tuple[int, ...]:
+    """The shape in which one number per row stretches over the tensor."""
+    return (-1, *(1 for _ in tensor.shape[1:]))

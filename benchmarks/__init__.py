@@ -1,0 +1,1 @@
+"""Benchmarks: one federated round of FedNCF, done by veilrec and by everyone else."""

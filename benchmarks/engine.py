@@ -1,0 +1,43 @@
+"""veilrec's engine on the same work as the other contestants."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.measurement import Measurement, seconds
+from benchmarks.worlds import World
+from veilrec.clients import Clients
+from veilrec.defences.none import Undefended
+from veilrec.evaluation import Evaluation
+from veilrec.interactions import Interactions, Split
+from veilrec.models.fedncf import FedNCF
+from veilrec.plan import Plan
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.rounds import Federation
+
+
+def federation(world: World, workers: int, rounds: int, device: str = "cpu") -> Federation:
+    """A world as a federation: FedNCF, 64 wide, 128-64-32-1, four negatives, batches of 256, plain SGD."""
+    start, item = torch.from_numpy(world.start), torch.from_numpy(world.item)
+    user = torch.repeat_interleave(torch.arange(world.shape.users), start[1:] - start[:-1])
+    names = [[str(k) for k in range(n)] for n in (world.shape.users, world.shape.items)]
+    log = Interactions(user, item, world.shape.users, world.shape.items, *names)
+    held = torch.from_numpy(world.held)
+    clients = Clients.phones(Split(log, torch.full_like(held, -1), held))
+    plan = Plan(rounds=rounds + 1, evaluate_every=rounds + 2, workers=workers, lr=0.1)
+    model = FedNCF(world.shape.items, dim=64, head=(64, 32))
+    judge = Evaluation(metrics=("hr",), ks=(10,), select="hr@10")
+    return Federation.of(clients, model, FedAvg(), Undefended(), plan, evaluation=judge, device=device)
+
+
+def measure(world: World, *, workers: int, rounds: int, device: str = "cpu") -> Measurement:
+    """Seconds a round of all clients, and of a full ranking."""
+    engine = federation(world, workers, rounds, device)
+    first = engine.start()
+    state, times, clock = first, [], engine.rounds(first, until=rounds + 2)
+    for _ in range(rounds + 1):
+        times.append(seconds(lambda: next(clock)))
+    state = engine.run(first, rounds=1)
+    moved = float((state.server["item"] - first.server["item"]).norm())
+    took = seconds(lambda: engine.evaluate(state, "test").means())
+    return Measurement(round_s=times[1:], evaluate_s=took, clients=world.shape.users, moved=moved)

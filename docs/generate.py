@@ -1,0 +1,169 @@
+"""The catalogue page: every entry with its paper and its options, read from the source without importing it.
+
+mkdocs calls `on_files` (see mkdocs.yml); ``python docs/generate.py`` prints the page.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1] / "veilrec"
+KINDS = {
+    "datasets": "Where the interactions come from. A recipe names one under `[data]`.",
+    "models": "Recommenders, seen from one device. A recipe names one under `[model]`.",
+    "protocols": "What crosses the wire and what becomes of it there. A recipe names one under `[protocol]`.",
+    "defences": "What acts on the way. A recipe names any number under `[[defence]]`, in order.",
+    "attacks": "What reads the transcript. A recipe names any number under `[[attack]]`.",
+}
+NOTES = re.compile(r"^(Papers?|Acts at): (.+)$")
+OPTION = re.compile(r"^(\w+(?:, \w+)*): (.+)$")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One keyword argument of an entry."""
+
+    name: str
+    kind: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One class or function that a module of a catalogue lists in its ``__all__``."""
+
+    name: str
+    summary: str
+    notes: list[str]
+    options: list[Option]
+
+    def markdown(self) -> str:
+        """The entry as a section of the page."""
+        lines = [f"### {self.name}", "", self.summary, ""]
+        lines += [f"*{note}*  " for note in self.notes]
+        if self.options:
+            lines += ["", "| Option | Default | Meaning |", "| --- | --- | --- |"]
+            lines += [
+                f"| {code(o.name)}: {code(o.kind)} | {code(o.default)} | {o.meaning} |" for o in self.options
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def code(text: str) -> str:
+    """Source text inside a table."""
+    return f"`{text}`".replace("|", "\\|") if text else ""
+
+
+def page(package: Path = PACKAGE) -> str:
+    """The whole page."""
+    parts = [
+        "# Catalogue",
+        "Every entry is one file. Its options are the keyword arguments of its constructor, "
+        "and the keys of its table in a recipe. `veilrec list` prints the same from the installed package.",
+    ]
+    for kind, purpose in KINDS.items():
+        parts += [f"## {kind.capitalize()}", purpose]
+        parts += [entry.markdown() for entry in entries(package / kind)]
+    return "\n\n".join(parts)
+
+
+def entries(folder: Path) -> Iterator[Entry]:
+    """The entries of one catalogue, file by file; datasets are functions, all others classes of a paper."""
+    wanted = ast.FunctionDef if folder.name == "datasets" else ast.ClassDef
+    for path in sorted(folder.glob("*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        listed = names_listed(module)
+        notes = paper_notes(ast.get_docstring(module) or "")
+        if wanted is ast.ClassDef and not notes:
+            continue  # layers, readings: what several entries use
+        for node in module.body:
+            if isinstance(node, wanted) and node.name in listed:
+                yield entry(node, notes)
+
+
+def names_listed(module: ast.Module) -> set[str]:
+    """What ``__all__`` of a module says."""
+    for node in module.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                return set(ast.literal_eval(value))
+            case ast.AnnAssign(target=ast.Name(id="__all__"), value=ast.expr() as value):
+                return set(ast.literal_eval(value))
+    return set()
+
+
+def paper_notes(docstring: str) -> list[str]:
+    """The lines ``Paper: …`` and ``Acts at: …`` of a module's docstring, each with what continues it."""
+    notes: list[str] = []
+    for line in docstring.splitlines():
+        if NOTES.match(line):
+            notes.append(line)
+        elif notes and line and not notes[-1].endswith("."):
+            notes[-1] += " " + line
+    return notes
+
+
+def entry(node: ast.ClassDef | ast.FunctionDef, notes: list[str]) -> Entry:
+    """One class or function with its options."""
+    docstring = ast.get_docstring(node) or ""
+    told = meanings(docstring)
+    found = fields(node) if is_dataclass(node) else arguments(node)
+    options = [Option(name, kind, default, told.get(name, "")) for name, kind, default in found]
+    return Entry(node.name, " ".join(docstring.split("\n\n")[0].split()), notes, options)
+
+
+def is_dataclass(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    """Whether ``@dataclass`` stands above it."""
+    return any(ast.unparse(decorator).startswith("dataclass") for decorator in node.decorator_list)
+
+
+def fields(node: ast.AST) -> Iterator[tuple[str, str, str]]:
+    """Name, type and default of each field of a dataclass."""
+    for field in getattr(node, "body", []):
+        if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
+            default = ast.unparse(field.value) if field.value else ""
+            yield ast.unparse(field.target), ast.unparse(field.annotation), default
+
+
+def arguments(node: ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[str, str, str]]:
+    """Name, type and default of each keyword-only argument of a function or a constructor."""
+    functions = [node] if isinstance(node, ast.FunctionDef) else node.body
+    for function in functions:
+        if isinstance(function, ast.FunctionDef) and function.name in {node.name, "__init__"}:
+            for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+                kind = ast.unparse(argument.annotation) if argument.annotation else ""
+                yield argument.arg, kind, ast.unparse(default) if default else ""
+
+
+def meanings(docstring: str) -> dict[str, str]:
+    """What the sections ``Attributes:`` and ``Args:`` say about each name."""
+    told: dict[str, str] = {}
+    for section in re.split(r"^(?:Attributes|Args):\n", docstring, flags=re.MULTILINE)[1:]:
+        names: list[str] = []
+        indented = "\n".join(line for line in section.splitlines() if line.startswith(" "))
+        for line in textwrap.dedent(indented).splitlines():
+            if match := OPTION.match(line):
+                names = match[1].split(", ")
+                told |= dict.fromkeys(names, match[2])
+            elif names:
+                told |= {name: f"{told[name]} {line.strip()}" for name in names}
+    return told
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the page to the documentation: the hook that mkdocs calls."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "catalogue.md", content=page()))
+    return files
+
+
+if __name__ == "__main__":
+    print(page())

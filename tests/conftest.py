@@ -1,0 +1,47 @@
+"""Fixtures that every test may use: two small worlds with known answers; and plugins for the contract tests.
+
+``pytest --veilrec-plugin mine.py tests/defences/test_contract.py`` holds an entry of your own to the contract.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from veilrec.interactions import Interactions
+
+settings.register_profile("veilrec", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("veilrec")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--veilrec-plugin", action="append", default=[], help="a file whose entries the contract tests shall judge too"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for path in config.getoption("--veilrec-plugin"):
+        from veilrec.catalogue import load_plugin
+
+        load_plugin(Path(path))
+
+
+@pytest.fixture(scope="session")
+def checkerboard() -> Interactions:
+    """24 users and 24 items: even users like even items, and gender is that parity."""
+    from tests import worlds
+
+    return worlds.checkerboard()
+
+
+@pytest.fixture(scope="session")
+def ragged() -> Interactions:
+    """Clients of 1 to 2,000 training events among 2,200 items."""
+    from tests import worlds
+
+    return worlds.ragged()

@@ -1,0 +1,103 @@
+"""What the contract tests are run on: every entry of the catalogue, built small, and the variants worth a test."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from veilrec.catalogue import entries
+from veilrec.clients import Clients
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender, bind
+from veilrec.params import Params, Scope, part_of
+from veilrec.portion import Portion
+
+SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4)}  # given to whatever takes an option of that name
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "FedMF": [{"objective": "bpr", "user": "exposed"}],
+    "FedNCF": [{"kind": "neumf"}, {"objective": "bpr", "user": "exposed"}, {"sharing": "private"}, {"head": (8,)}],
+    "FedAvg": [
+        {"weigh": "touched"},
+        {"weigh": "examples"},
+        {"server": "sgd", "server_lr": 0.5},
+        {"sends": "gradients", "server": "adam", "server_lr": 0.05},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An entry with some options set."""
+
+    name: str
+    entry: Callable[..., Any]
+    options: dict[str, Any]
+
+    def build(self, *arguments: int) -> Any:
+        """The entry itself; a model is given the number of items and of seats."""
+        return self.entry(*arguments, **self.options)
+
+    def __str__(self) -> str:
+        return "-".join([self.name, *(str(value) for value in self.options.values())])
+
+
+def cases(kind: str) -> list[Case]:
+    """Every entry of a kind with small defaults, and its variants."""
+    found = []
+    for name, entry in entries(kind).items():
+        taken = inspect.signature(entry).parameters
+        small = {option: value for option, value in SMALL.items() if option in taken}
+        found += [Case(name, entry, {**small, **options}) for options in [{}, *VARIANTS.get(name, [])]]
+    return found
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Some devices of one model in the middle of a round, all weights random."""
+
+    model: Recommender
+    params: Params  # [c, …], item tables local
+    device: Device
+    axes: Device
+
+    @classmethod
+    def of(cls, model: Recommender, clients: Clients, *, size: int = 4, seed: int = 0) -> Scene:
+        """The second step of a pass, where the smaller clients are padded or done."""
+        cohort = torch.tensor(sorted(range(len(clients)), key=lambda k: -clients.sizes[k]))
+        keys = Keys.seed(seed).fold(clients.tags[cohort])
+        portion = Portion.draw(
+            clients, cohort, keys, epochs=1, negatives=3, history=model.history, dtype=torch.float64
+        )
+        active, batch = list(portion.steps(0, size))[1]
+        own = Keys(keys.value[:active])
+        params = {}
+        for name in model.names():
+            shape = model.get_parameter(name).shape
+            if model.parts[part_of(name)].rows == "item":
+                shape = torch.Size([batch.rows.shape[1], *shape[1:]])
+            params[name] = 0.5 * own.fold(name).normal(*shape, dtype=torch.float64)
+        sent = {n: Keys.seed(1).fold(n).normal(*model.get_parameter(n).shape) for n in model.names(Scope.SHARED)}
+        number = torch.tensor([3, 1])
+        device = Device(batch, sent, {}, own, number[0], number[1])
+        return cls(model, params, device, Device(0, dict.fromkeys(sent), None, 0, None, None))  # type: ignore[arg-type]
+
+    def mapped(self, function: Callable[..., Tensor], params: Params | None = None) -> Tensor:
+        """``function(model, device)`` for every device."""
+
+        def alone(params: Params, device: Device) -> Tensor:
+            return bind(self.model, params, function, device)  # type: ignore[no-any-return]
+
+        given = self.params if params is None else params
+        return vmap(alone, in_dims=(0, self.axes))(given, self.device)  # type: ignore[no-any-return]
+
+    def slopes(self, loss: Callable[[Params], Tensor]) -> Params:
+        """The gradient of a loss ``[c]`` with respect to every weight that it reads."""
+        leaves = {name: value.clone().requires_grad_() for name, value in self.params.items()}
+        found = torch.autograd.grad(loss(leaves).sum(), list(leaves.values()), allow_unused=True)
+        return {name: slope for name, slope in zip(leaves, found, strict=True) if slope is not None}

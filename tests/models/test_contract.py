@@ -1,0 +1,201 @@
+"""What every recommender must do, whoever wrote it: the tests are run on all that the catalogue lists."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.contract import Case, Scene, cases
+from tests.worlds import federation, largest, phones, ragged, run, silos
+from veilrec.clients import Batch, Clients
+from veilrec.evaluation import Evaluation
+from veilrec.interactions import Interactions
+from veilrec.keys import Keys
+from veilrec.model import Recommender, bind, overrides, with_scope
+from veilrec.params import Scope, part_of
+
+CASES = cases("models")
+FLOOR = "Popularity"  # knows no user, so it ranks nothing: its own answer is tested below
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["phones", "silos"])
+def clients(request: pytest.FixtureRequest) -> Clients:
+    log = ragged((1, 3, 5, 6, 9, 14), 30)
+    return phones(log) if request.param == "phones" else silos(log, 2)
+
+
+@pytest.fixture
+def scene(case: Case, clients: Clients) -> Scene:
+    return Scene.of(case.build(30, clients.n_seats), clients)
+
+
+def of_client(batch: Batch, k: int) -> Batch:
+    """The batch of one client of a cohort."""
+    return Batch(*(v[k] if isinstance(v, Tensor) else {n: a[k] for n, a in v.items()} for v in batch))
+
+
+def test_it_names_its_source(case: Case) -> None:
+    assert "Paper" in (sys.modules[case.entry.__module__].__doc__ or "")
+
+
+def test_every_weight_belongs_to_a_part(case: Case) -> None:
+    model = case.build(30, 2)
+    assert isinstance(model, Recommender)
+    assert {part_of(name) for name, _ in model.named_parameters()} == set(model.parts)
+    assert not list(model.named_buffers())
+    for name, part in model.parts.items():
+        lengths = {len(w) for n, w in model.named_parameters() if part_of(n) == name}
+        assert part.rows != "item" or lengths == {30}
+        assert part.rows != "user" or lengths == {2}
+
+
+def test_shapes(scene: Scene, clients: Clients) -> None:
+    seats, active = clients.n_seats, len(scene.device.keys.value)
+    assert scene.mapped(lambda m, d: m.loss(d)).shape == (active,)
+    assert scene.mapped(lambda m, d: m.represent(d.batch)).shape == (active, seats, scene.model.dim)
+    assert scene.mapped(lambda m, d: m.scoring_user(d.batch)).shape == (active, seats, scene.model.dim)
+
+
+def test_the_batched_loss_is_the_loss(scene: Scene) -> None:
+    if not overrides(scene.model, Recommender, "cohort_loss"):
+        pytest.skip("no batched form")
+    alone = scene.mapped(lambda m, d: m.loss(d))
+    together = scene.model.cohort_loss(scene.params, scene.device)
+    assert largest(alone, together) < 1e-12
+    slow = scene.slopes(lambda params: scene.mapped(lambda m, d: m.loss(d), params))
+    fast = scene.slopes(lambda params: scene.model.cohort_loss(params, scene.device))
+    assert slow.keys() == fast.keys()
+    assert all(largest(slow[name], fast[name]) < 1e-12 for name in slow)
+
+
+def test_the_loss_of_one_device_is_its_own(scene: Scene) -> None:
+    """One device alone, without vmap, computes what it computes among the others."""
+    losses = scene.mapped(lambda m, d: m.loss(d))
+    for k in range(len(losses)):
+        device = scene.device._replace(batch=of_client(scene.device.batch, k), keys=Keys(scene.device.keys.value[k]))
+        params = {name: value[k] for name, value in scene.params.items()}
+        loss = bind(scene.model, params, lambda m, d: m.loss(d), device)
+        assert loss.dim() == 0
+        assert largest(loss, losses[k]) < 1e-12
+
+
+def test_padding_changes_nothing(scene: Scene) -> None:
+    batch = scene.device.batch
+    blank = batch.weight == 0
+    assert blank.any()  # the scene is chosen so that there is some
+    other = batch._replace(
+        item=torch.where(blank, batch.item * 0 + 1, batch.item),
+        negative=torch.where(blank[..., None], batch.negative * 0 + 2, batch.negative),
+    )
+    twin = replace(scene, device=scene.device._replace(batch=other))
+    assert largest(scene.mapped(lambda m, d: m.loss(d)), twin.mapped(lambda m, d: m.loss(d))) < 1e-12
+    rows = {n: v.shape[1] for n, v in scene.params.items() if scene.model.parts[part_of(n)].rows == "item"}
+    used = [set(batch.rows[k][batch.rows[k] >= 0].tolist()) for k in range(len(blank))]
+    slopes = scene.slopes(lambda params: scene.mapped(lambda m, d: m.loss(d), params))
+    for name in rows.keys() & slopes.keys():
+        for k, own in enumerate(used):
+            assert not slopes[name][k, len(own) :].any()  # rows that pad the local table get no gradient
+
+
+def test_only_what_is_declared_gets_gradients(scene: Scene) -> None:
+    slopes = scene.slopes(lambda params: scene.mapped(lambda m, d: m.loss(d), params))
+    assert slopes.keys() <= set(scene.model.names())
+    assert all(slope.isfinite().all() for slope in slopes.values())
+    assert {n for n in scene.model.names() if scene.model.parts[part_of(n)].helper}.isdisjoint(slopes)
+
+
+def test_scores_of_some_items_are_scores_of_all(scene: Scene, clients: Clients) -> None:
+    """When a device scores, its table is the whole one."""
+    cohort = torch.arange(len(clients))
+    keys = Keys.seed(5).fold(clients.tags)
+    rows = torch.arange(30)
+    batch = clients.batch(cohort, history=scene.model.history, rows=rows, dtype=torch.float64)
+    shared = set(scene.model.names(Scope.SHARED))
+    params = {
+        name: (Keys.seed(2) if name in shared else keys)
+        .fold(name)
+        .normal(*scene.model.get_parameter(name).shape, dtype=torch.float64)
+        for name in scene.model.names()
+    }
+    items = keys.fold("items").integers(30, clients.n_seats, 7)
+    whole, some = [], []
+    for k in range(len(clients)):
+        own = {n: w if n in shared else w[k] for n, w in params.items()}
+        mine = of_client(batch, k)._replace(rows=batch.rows)  # the same rows for all
+        whole.append(bind(scene.model, own, lambda m, b: m.scores(b), mine))
+        some.append(bind(scene.model, own, lambda m, b, i: m.scores(b, i), mine, items[k]))
+        assert whole[-1].shape == (clients.n_seats, 30)
+        assert largest(whole[-1].gather(1, items[k]), some[-1]) < 1e-12
+    if overrides(scene.model, Recommender, "cohort_scores"):
+        assert largest(scene.model.cohort_scores(params, batch), torch.stack(whole)) < 1e-12
+        assert largest(scene.model.cohort_scores(params, batch, items), torch.stack(some)) < 1e-12
+
+
+def test_fresh_weights_are_each_devices_own(case: Case) -> None:
+    model = case.build(30, 2)
+    keys = Keys.seed(0).fold(torch.arange(5))
+    for name, weight in model.named_parameters():
+        together = model.initial(name, keys)
+        assert together.shape == (5, *weight.shape)
+        assert together.isfinite().all()
+        assert torch.equal(together[3], model.initial(name, Keys(keys.value[3])))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) -> None:
+    model = case.build(24, 1)
+    before = copy.deepcopy(model.state_dict())
+    fed = federation(
+        phones(checkerboard), model, rounds=25, optimiser="adam", lr=0.02, batch=64, precision=precision
+    )
+    losses = [row["loss"] for _, row in fed.rounds(fed.start())]
+    assert all(torch.tensor(losses).isfinite())
+    assert sum(losses[-5:]) < sum(losses[:5])
+    after = model.state_dict()  # the module is only the architecture: nobody writes into it
+    assert all(a.nan_to_num().equal(b.nan_to_num()) for a, b in zip(before.values(), after.values(), strict=True))
+
+
+@pytest.mark.parametrize("seated", [1, 4])
+def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Interactions) -> None:
+    """A held-out even item stands above all odd ones for an even user, and the other way round."""
+    if case.name == FLOOR:
+        pytest.skip("the floor knows no user")
+    clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)
+    judge = Evaluation(ks=(1,), select="hr@1")
+    fed = federation(
+        clients, case.build(24, clients.n_seats), evaluation=judge, optimiser="adam", lr=0.03, epochs=3, batch=16
+    )
+    state = run(fed, 30)
+    assert fed.evaluate(state).means()["hr@1"] > 0.9
+    assert fed.evaluate(state, "validation").means()["hr@1"] > 0.4  # the test item is as good an answer
+
+
+def test_a_part_can_be_exposed(case: Case, checkerboard: Interactions) -> None:
+    model = case.build(24, 1)
+    own = [name for name, part in model.parts.items() if part.scope is not Scope.SHARED]
+    for name in own:
+        for scope in (Scope.EXPOSED, Scope.PRIVATE):
+            moved = with_scope(model, name, scope)
+            assert moved.parts[name].scope is scope
+            state = run(federation(phones(checkerboard), moved))
+            assert any(part_of(n) == name for n in state.devices.values)
+
+
+def test_the_floor_is_the_counts(checkerboard: Interactions) -> None:
+    """One round of plain descent: each item's score is the number of its touches, over the number of devices."""
+    log = ragged((1, 3, 5, 6, 9, 14), 30)
+    (floor,) = [case for case in CASES if case.name == FLOOR]
+    clients = phones(log)
+    state = run(federation(clients, floor.build(30, 1), lr=1.0, batch=4, chunk=2))
+    counts = torch.bincount(clients.log.item, minlength=30)
+    assert largest(state.server["item"] * len(clients), counts) < 1e-5

@@ -1,0 +1,133 @@
+"""The files around the package agree with each other, and name no machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FOLDERS = "home|mnt|opt|root|work|Users"
+MACHINE = re.compile(rf"(?<![\w.~:/-])/(?:{FOLDERS})/\w")
+REGISTRY = re.compile(r"(?:pypi|pythonhosted|npmjs|anaconda)\.org|download\.pytorch\.org")
+BINARY = {".gz", ".ico", ".png", ".zip"}
+
+
+def package_of(requirement: str) -> str:
+    """``scikit-learn>=1.5; …`` → ``scikit-learn``, in the one spelling that pip compares."""
+    name = re.match(r"[\w.-]+", requirement)
+    assert name, requirement
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
+
+
+def pins() -> dict[str, str]:
+    """What constraints.txt says: package → version."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return dict(pin(line) for line in lines if line and not line.startswith("#"))
+
+
+def pin(line: str) -> tuple[str, str]:
+    """One line, which must be a plain exact pin: no path, no address, no option, no local version."""
+    assert re.fullmatch(r"[A-Za-z0-9][\w.-]*==[0-9][0-9A-Za-z.]*", line), line
+    name, version = line.split("==")
+    return package_of(name), version
+
+
+def kept_files() -> list[Path]:
+    """Every file that is in the repository, or would be after ``git add``."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout: there is no list of tracked files")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    files = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in files if path.is_file() and path.suffix not in BINARY]
+
+
+@pytest.mark.parametrize("extra", ["", "dev", "docs", "flower", "serve"])
+def test_every_direct_dependency_is_pinned(extra: str) -> None:
+    wanted = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    assert {package_of(requirement) for requirement in wanted} <= pins().keys()
+
+
+@pytest.mark.parametrize(
+    "line", ["-e .", "./veilrec", "torch>=2", "torch==2.13.0+cpu", "x @ https://x.org/x.whl"]
+)
+def test_other_lines_are_no_pins(line: str) -> None:
+    with pytest.raises(AssertionError):
+        pin(line)
+
+
+def test_pins_leave_room_for_flower() -> None:
+    """Flower 1.41 takes typer below 0.21 and rich below 15; a newer pin would shut the extra out."""
+    version = {name: tuple(int(part) for part in pins()[name].split(".")) for name in ("typer", "rich")}
+    assert version["typer"] < (0, 21)
+    assert version["rich"] < (15,)
+
+
+def test_readme_opens_with_the_two_commands() -> None:
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks[0].splitlines() == ["make demo", "make test"]
+    assert blocks[1].splitlines() == ["pip install .", "veilrec demo"]
+
+
+def test_continuous_integration_runs_the_same_commands() -> None:
+    script = ROOT / ".ci" / "run"
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert "set -euo pipefail" in lines
+    assert [line for line in lines if line.startswith("make ")] == ["make check", "make test"]
+    assert os.access(script, os.X_OK)
+
+
+def test_every_target_that_is_named_exists() -> None:
+    targets = set(
+        re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    texts = [
+        (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md", ".ci/run")
+    ]
+    named = {name for text in texts for name in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)}
+    assert {"check", "demo", "test"} <= named <= targets | {"help"}
+
+
+def test_versions_agree() -> None:
+    assert f'\n__version__ = "{PROJECT["version"]}"\n' in (ROOT / "veilrec" / "__init__.py").read_text(
+        encoding="utf-8"
+    )
+    assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+            generated = target == "catalogue.md"
+            assert generated or (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_no_machine_and_no_registry_is_named() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
+        for path in kept_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if MACHINE.search(line) or REGISTRY.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("host", ["pypi", "files.pythonhosted", "download.pytorch", "registry.npmjs"])
+def test_registries_are_recognised(host: str) -> None:
+    assert REGISTRY.search(f"https://{host}.org/simple")
+
+
+@pytest.mark.parametrize("folder", FOLDERS.split("|"))
+def test_machine_paths_are_recognised(folder: str) -> None:
+    assert MACHINE.search(f"open('/{folder}/x')")
+    assert not MACHINE.search(f"see https://example.org/{folder}/x and docs/{folder}/x")

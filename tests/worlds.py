@@ -1,0 +1,154 @@
+"""Small worlds with known answers, and short ways to put a federation into them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.clients import Clients
+from veilrec.defence import Defence
+from veilrec.defences.none import Undefended
+from veilrec.interactions import Interactions
+from veilrec.keys import Keys
+from veilrec.model import Recommender
+from veilrec.params import Params
+from veilrec.plan import Plan
+from veilrec.protocol import Protocol, State
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.rounds import Federation
+from veilrec.uploads import Exchange
+
+RAGGED = (1, 2, 3, 5, 9, 17, 40, 100, 257, 600, 1200, 2000)  # training events of each client
+SHORT = (1, 2, 3, 5, 9, 17, 33, 70)
+
+
+def checkerboard(n: int = 24) -> Interactions:
+    """`n` users and `n` items: even users like even items and odd ones odd items; gender is that parity.
+
+    User u touches u, u + 2, … around the board, so that u - 2 is held out for the test and u - 4 for validation.
+    """
+    user = torch.arange(n).repeat_interleave(n // 2)
+    step = torch.arange(n // 2).repeat(n)
+    parity = torch.arange(n) % 2
+    return Interactions.build(
+        user,
+        (user + 2 * step) % n,
+        [f"person {k}" for k in range(n)],
+        [f"thing {k}" for k in range(n)],
+        time=step,
+        attributes={"gender": parity},
+        classes={"gender": ["even", "odd"]},
+        name="checkerboard",
+    )
+
+
+def ragged(sizes: Sequence[int] = RAGGED, n_items: int = 2200) -> Interactions:
+    """Users with the given numbers of training events, and two events more that are held out."""
+    keys = Keys.seed(7).fold("ragged")
+    items = [keys.fold(k).order(n_items)[: size + 2] for k, size in enumerate(sizes)]
+    return Interactions.build(
+        torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor([len(i) for i in items])),
+        torch.cat(items),
+        [f"user {k}" for k in range(len(sizes))],
+        [f"item {k}" for k in range(n_items)],
+        time=torch.cat([torch.arange(len(i)) for i in items]),
+        attributes={"gender": torch.arange(len(sizes)) % 2, "age": torch.arange(len(sizes)) % 3},
+        name="ragged",
+    )
+
+
+def log_of(*events: tuple[int, int, int], users: int = 0, items: int = 0, **rest: Any) -> Interactions:
+    """A log from ``(user, item, time)`` rows."""
+    user, item, time = (torch.tensor(column, dtype=torch.int64) for column in zip(*events, strict=True))
+    user_ids = [f"u{k}" for k in range(users or int(user.max()) + 1)]
+    item_ids = [f"i{k}" for k in range(items or int(item.max()) + 1)]
+    return Interactions.build(user, item, user_ids, item_ids, time=time, **rest)
+
+
+def phones(log: Interactions, consent: float = 0.0) -> Clients:
+    """One client per user, leave-one-out."""
+    return Clients.phones(log.leave_one_out(), consent=consent)
+
+
+def silos(log: Interactions, n: int, consent: float = 0.0) -> Clients:
+    """`n` clients with many users each, leave-one-out."""
+    return Clients.silos(log.leave_one_out(), n, consent=consent)
+
+
+def federation(
+    clients: Clients,
+    model: Recommender,
+    protocol: Protocol | None = None,
+    defence: Defence | None = None,
+    *,
+    seed: int = 0,
+    evaluation: Any = None,
+    **plan: Any,
+) -> Federation:
+    """A federation of one worker that never looks at validation items, unless told otherwise."""
+    settings = {"rounds": 1, "workers": 1, "evaluate_every": 10**6, **plan}
+    return Federation.of(
+        clients,
+        model,
+        protocol or FedAvg(),
+        defence or Undefended(),
+        Plan(**settings),
+        seed=seed,
+        evaluation=evaluation,
+    )
+
+
+def run(fed: Federation, rounds: int = 1, **rest: Any) -> State:
+    """The state after some rounds from the start, without a look at validation items."""
+    state = fed.start()
+    last = state.round + rounds
+    for state, _ in fed.rounds(state, until=last + 1, **rest):  # the last round of all would evaluate
+        if state.round == last:
+            return state
+    return state
+
+
+def everyone(fed: Federation) -> Tensor:
+    """``[clients]`` all of them."""
+    return torch.arange(len(fed.clients))
+
+
+def held(fed: Federation, state: State) -> Params:
+    """What every device holds: weights and optimiser state, client axis first."""
+    return state.devices.get(everyone(fed))
+
+
+def uploads_of(fed: Federation, rounds: int = 1) -> tuple[State, dict[int, tuple[Exchange, int]]]:
+    """The state after some rounds, and each client's last upload: the exchange and the place in it."""
+    seen: dict[int, tuple[Exchange, int]] = {}
+
+    def watch(exchange: Exchange) -> None:
+        seen.update({client: (exchange, k) for k, client in enumerate(exchange.received.cohort.tolist())})
+
+    return run(fed, rounds, watch=[watch]), seen
+
+
+def digest(state: State) -> str:
+    """A fingerprint of everything a federation remembers."""
+    parts = {
+        **{f"server/{n}": w for n, w in state.server.items()},
+        **{f"memory/{n}": w for n, w in state.memory.items()},
+        **{f"devices/{n}": w for n, w in state.devices.state().items()},
+        **{f"posts/{n}": w for n, w in state.posts.values.items()},
+        "posted": state.posts.owner,
+    }
+    whole = hashlib.sha256(str(state.round).encode())
+    for name in sorted(parts):
+        whole.update(name.encode())
+        whole.update(parts[name].detach().contiguous().numpy().tobytes())
+    return whole.hexdigest()
+
+
+def largest(a: Tensor, b: Tensor) -> float:
+    """The largest difference between two tensors of one shape."""
+    assert a.shape == b.shape
+    return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0

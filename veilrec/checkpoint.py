@@ -1,0 +1,207 @@
+"""Checkpoints: the whole state of a run on disk, checksummed, the last two of them.
+
+A state lies in ``state-000012.safetensors``; ``round-000012.json`` names it and the selected state with their
+checksums, is checksummed itself, and is written last: a checkpoint counts from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from veilrec.disk import Digest, digest, sweep, sync_folder, write_json, writing
+from veilrec.errors import BadInput, Corrupted
+from veilrec.params import Params
+from veilrec.protocol import State
+from veilrec.tensors import read, write
+from veilrec.uploads import Posts
+
+__all__ = ["Checkpoints", "Damaged", "Saved", "flat", "unflat"]
+
+KEPT, VERSION = 2, 1
+STATE = re.compile(r"state-\d{6,}\.safetensors")
+
+
+STATES = {"server", "memory", "devices", "posts"}  # groups of tensors that live on the device
+
+
+class Damaged(UserWarning):
+    """A checkpoint that does not match its checksum; an older one is used."""
+
+
+class Saved(NamedTuple):
+    """What a checkpoint says."""
+
+    round: int
+    notes: dict[str, Any]  # selection, length of the journals, …
+    files: dict[str, Digest]  # the states it needs
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: Where they lie.
+        fingerprint: Of recipe and data: a checkpoint of another run is refused.
+    """
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.folder, self.fingerprint = folder, fingerprint
+        self._files: dict[str, Digest] = {}  # states on disk that were written or checked by this process
+
+    def select(self, state: State, extra: Mapping[str, Params]) -> None:
+        """Keep a state in the place of the one selected before; `extra` are more groups of tensors."""
+        self._save(state, extra)
+        self._prune(state.round)
+
+    def write(
+        self, state: State, extra: Mapping[str, Params], notes: Mapping[str, Any], selected: int
+    ) -> None:
+        """A checkpoint of a state, and of the selected one, which is this one or was kept by `select`."""
+        self._save(state, extra)
+        needed = sorted({_state_name(state.round), _state_name(selected or state.round)})
+        body = {
+            "version": VERSION,
+            "round": state.round,
+            "fingerprint": self.fingerprint,
+            "files": {name: self._files[name]._asdict() for name in needed},
+            "notes": dict(notes),
+        }
+        write_json(self.folder / f"round-{state.round:06}.json", {**body, "sha256": _checksum(body)})
+        self._prune(selected)
+
+    def latest(self, usable: Callable[[Saved], str]) -> Saved | None:
+        """The newest checkpoint that is whole, or None where there never was one.
+
+        Args:
+            usable: Says what else is wrong with a checkpoint; empty for nothing.
+
+        Raises:
+            Corrupted: Where there are some and none is whole.
+            BadInput: Where the newest one belongs to another run.
+        """
+        if not self.folder.is_dir():
+            return None
+        sweep(self.folder)
+        damaged: dict[Path, _Wrong] = {}
+        for path in sorted(self.folder.glob("round-*.json"), reverse=True):
+            try:
+                saved = self._read(path)
+                if wrong := usable(saved):
+                    raise _Wrong(wrong)
+            except _Wrong as cause:
+                damaged[path] = cause
+                continue
+            self._forget(damaged, saved)
+            return saved
+        if damaged:
+            first, wrong = next((path, f"{cause}") for path, cause in damaged.items())
+            raise Corrupted(f"{first}: {wrong}, and no older one is whole; start again in another folder")
+        return None
+
+    def _forget(self, damaged: Mapping[Path, _Wrong], saved: Saved) -> None:
+        """Go on from a checkpoint: newer ones that are damaged would only be in the way."""
+        self._files = dict(saved.files)
+        for path, cause in damaged.items():
+            text = f"{path}: {cause}; using the checkpoint of round {saved.round}"
+            warnings.warn(text, Damaged, stacklevel=3)
+            path.unlink()
+
+    def _save(self, state: State, extra: Mapping[str, Params]) -> None:
+        """Write a state, unless this process has done so already."""
+        name = _state_name(state.round)
+        if name not in self._files:
+            with writing(self.folder):
+                self.folder.mkdir(exist_ok=True)
+            self._files[name] = write(self.folder / name, flat(state, extra), secret=True)
+
+    def load(self, round: int, start: State) -> tuple[State, dict[str, Params]]:
+        """A state that was kept, put into the place of a fresh one, and its other groups."""
+        return unflat(round, read(self.folder / _state_name(round)), start)
+
+    def _read(self, path: Path) -> Saved:
+        try:
+            body = json.loads(path.read_bytes())
+            if body.pop("sha256") != _checksum(body):
+                raise _Wrong("does not match its checksum")
+            version, fingerprint = body["version"], body["fingerprint"]
+            files = {name: Digest(**entry) for name, entry in body["files"].items()}
+            saved = Saved(body["round"], body["notes"], files)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
+            raise _Wrong(f"cannot be read ({type(cause).__name__})") from cause
+        if version != VERSION:
+            raise BadInput(path, f"written as version {version}", f"this veilrec reads version {VERSION}")
+        if fingerprint != self.fingerprint:
+            raise BadInput(
+                path, "a checkpoint of another recipe or other data", "resume with those it was made with"
+            )
+        for name, expected in files.items():
+            state = path.with_name(name)
+            if not STATE.fullmatch(name) or not state.is_file() or digest(state) != expected:
+                raise _Wrong(f"{name} does not match its checksum")
+        return saved
+
+    def _prune(self, selected: int) -> None:
+        """Drop older checkpoints, then the states that nobody needs."""
+        needed = {_state_name(selected)} if selected else set()
+        for place, path in enumerate(sorted(self.folder.glob("round-*.json"), reverse=True)):
+            if place < KEPT:
+                needed |= set(json.loads(path.read_bytes())["files"])
+            else:
+                path.unlink()
+        sync_folder(self.folder)
+        for path in self.folder.glob("state-*.safetensors"):
+            if path.name not in needed:
+                path.unlink()
+                self._files.pop(path.name, None)
+
+
+class _Wrong(Exception):
+    """What is wrong with a checkpoint."""
+
+
+def flat(state: State, extra: Mapping[str, Params]) -> Params:
+    """A state as one table of tensors, for a file."""
+    groups: dict[str, Params] = {
+        "server": state.server,
+        "memory": state.memory,
+        "devices": state.devices.state(),
+        "posts": {"owner": state.posts.owner, **{f"value/{n}": v for n, v in state.posts.values.items()}},
+        **extra,
+    }
+    return {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
+
+
+def unflat(round: int, tensors: Params, start: State) -> tuple[State, dict[str, Params]]:
+    """The reverse of `flat`, on the device of `start`, whose store is filled."""
+    groups: dict[str, Params] = {"server": {}, "memory": {}, "devices": {}, "posts": {}}
+    device = start.devices.slot.device
+    for name, value in tensors.items():
+        group, rest = name.split("/", 1)
+        groups.setdefault(group, {})[rest] = value if group not in STATES else value.to(device)
+    start.devices.restore(groups.pop("devices"))
+    posts = groups.pop("posts")
+    owner = posts.pop("owner")
+    values = {name.removeprefix("value/"): value for name, value in posts.items()}
+    state = replace(
+        start,
+        round=round,
+        server=groups.pop("server"),
+        memory=groups.pop("memory"),
+        posts=Posts(owner, values),
+    )
+    return state, groups
+
+
+def _state_name(round: int) -> str:
+    return f"state-{round:06}.safetensors"
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

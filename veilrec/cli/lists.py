@@ -1,0 +1,127 @@
+"""``veilrec list`` and ``veilrec config show``: what there is, and what a recipe comes down to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veilrec.cli.arguments import DataDir, Json, Plugins, RecipePath, Seed, Sets, load_plugins
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+__all__ = ["config", "list_entries"]
+
+SECTION = {
+    "models": "[model]",
+    "protocols": "[protocol]",
+    "defences": "[[defence]]",
+    "attacks": "[[attack]]",
+    "datasets": "[data]",
+}
+
+config = typer.Typer(help="See what a recipe comes down to.", no_args_is_help=False)
+
+
+def list_entries(
+    kind: Annotated[
+        str, typer.Argument(help="models, protocols, defences, attacks or datasets; by default all of them.")
+    ] = "",
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """List what there is, with the options of each entry."""
+    from veilrec import catalogue
+
+    load_plugins(plugin)
+    kinds = [kind] if kind else list(catalogue.KINDS)
+    found = {name: [_entry(name, e, v) for e, v in catalogue.entries(name).items()] for name in kinds}
+    if as_json:
+        print(json.dumps(found[kind] if kind else found, indent=2, ensure_ascii=False))
+        return
+    _print(found)
+
+
+def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
+    """All that is known about an entry, for JSON."""
+    from veilrec import catalogue
+    from veilrec.settings import REQUIRED, describe, plain
+
+    plugin = catalogue.plugin_of(entry)
+    told = {
+        option: {
+            "allowed": describe(o.annotation),
+            "default": None if o.default is REQUIRED else plain(o.default),
+            "required": o.default is REQUIRED,
+            "meaning": o.doc,
+        }
+        for option, o in catalogue.options(entry).items()
+    }
+    return {
+        "name": name,
+        "summary": catalogue.summary(entry),
+        "paper": catalogue.paper(entry),
+        "options": told,
+        "python": f"{entry.__module__}.{entry.__name__}" if plugin is None else entry.__name__,
+        "plugin": None if plugin is None else str(plugin.path),
+    }
+
+
+def _print(found: Mapping[str, list[dict[str, Any]]]) -> None:
+    from veilrec.cli.tables import console, table
+
+    out = console()
+    for kind, entries in found.items():
+        shown = table(kind, "what it is", "options and their defaults", title=f"{kind}, as {SECTION[kind]} in a recipe")
+        for entry in entries:
+            shown.add_row(entry["name"], _about(entry), _options(entry["options"]))
+        out.print(shown if entries else f"{kind}, as {SECTION[kind]} in a recipe\n\n  none yet\n")
+
+
+def _about(entry: Mapping[str, Any]) -> Group:
+    """The summary, and below it the paper and the plugin."""
+    from rich.console import Group
+    from rich.text import Text
+
+    paper = entry["paper"] if not entry["paper"].startswith("none") else ""
+    notes = [note for note in (paper, f"from {entry['plugin']}" if entry["plugin"] else "") if note]
+    return Group(Text(entry["summary"]), *(Text(note, style="dim") for note in notes))
+
+
+def _options(options: Mapping[str, Any]) -> str:
+    from veilrec.settings import shown
+
+    lines = []
+    for name, option in options.items():
+        default = "(needed)" if option["required"] else "–" if option["default"] is None else shown(option["default"])
+        lines.append(f"{name} = {default}")
+    return "\n".join(lines)
+
+
+@config.command("show")
+def show(
+    recipe: RecipePath,
+    set_: Sets = None,
+    seed: Seed = None,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Print the recipe with every value that holds, and where each comes from."""
+    from veilrec.recipe import Recipe
+
+    load_plugins(plugin)
+    loaded = Recipe.load(recipe, set_ or (), seed=seed, data_dir=data_dir)
+    if as_json:
+        print(json.dumps({"values": loaded.values, "origins": loaded.origins}, indent=2, ensure_ascii=False))
+        return
+    print(loaded.toml(), end="")
+
+
+@config.callback()
+def _config() -> None:
+    """Keep `config show` two words, although it is the only command."""

@@ -1,0 +1,50 @@
+"""Tables: what people read on the standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["amount", "console", "minutes", "table"]
+
+PIPE_WIDTH = 110  # columns, where no terminal says how wide it is
+
+
+def console(*, stderr: bool = False) -> Console:
+    """The terminal, or a pipe; rich leaves colours out for a pipe and for NO_COLOR."""
+    from rich.console import Console
+
+    found = Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=max(PIPE_WIDTH, found.width))
+
+
+def table(*columns: str, right: Sequence[str] = (), title: str = "") -> Table:
+    """A table with a line under its head; the columns in `right` hold numbers."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, expand=False)
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return made
+
+
+def amount(count: float) -> str:
+    """Bytes for people: ``12.3 kB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")
+
+
+def minutes(seconds: float) -> str:
+    """A duration for people: ``42 s``, ``3 min 05 s``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02} s"

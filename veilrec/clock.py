@@ -1,0 +1,88 @@
+"""The clock: seconds by phase and the memory at its peak. Nothing here is reproducible, so it has files of its own."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from veilrec.uploads import Exchange
+
+__all__ = ["Clock", "peak_memory", "total"]
+
+PHASES = ("train", "evaluate", "checkpoint")
+
+
+class Clock:
+    """Times rounds; a watch, because evaluation begins where the last chunk has passed.
+
+    Attributes:
+        round: Seconds of the last round.
+        cost: Seconds of the last checkpoint.
+    """
+
+    def __init__(self) -> None:
+        self.round = self.cost = 0.0
+        self._owed = 0.0  # seconds of checkpoints that no row has told of yet
+        self.begin()
+        self._written = self._start
+
+    def begin(self) -> None:
+        """A round begins."""
+        self._start = self._passed = time.perf_counter()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """A chunk has passed."""
+        self._passed = time.perf_counter()
+
+    def finish(self, *, looked: bool) -> dict[str, float]:
+        """A round is over: its seconds by phase, and the peak of memory so far."""
+        now = time.perf_counter()
+        trained = self._passed if looked else now
+        self.round = now - self._start
+        row = {"train": trained - self._start, "evaluate": now - trained, "checkpoint": self._owed}
+        self._owed = 0.0
+        self.begin()
+        return {**{name: round(seconds, 6) for name, seconds in row.items()}, "peak_bytes": peak_memory()}
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last checkpoint."""
+        return time.perf_counter() - self._written
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[None]:
+        """While a checkpoint is written."""
+        before = time.perf_counter()
+        yield
+        self._written = time.perf_counter()
+        self.cost = self._written - before
+        self._owed += self.cost
+        self.begin()
+
+
+def total(rows: Sequence[Mapping[str, Any]], **more: float) -> dict[str, float]:
+    """Seconds by phase over all rounds, further phases, all together, and the peak of memory."""
+    seconds = {phase: sum(row[phase] for row in rows) for phase in PHASES} | more
+    peak = max([peak_memory(), *(row["peak_bytes"] for row in rows)])
+    named = {name: round(value, 3) for name, value in seconds.items()}
+    return {**named, "total": round(sum(seconds.values()), 3), "peak_bytes": peak}
+
+
+def peak_memory() -> int:
+    """The most memory this process has held, in bytes; 0 where the system does not say."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most if sys.platform == "darwin" else most * 1024)
+
+
+def peak_device_memory(device: str) -> int:
+    """The most memory of the accelerator that tensors of this process have held, in bytes."""
+    return int(torch.cuda.max_memory_allocated(device)) if torch.device(device).type == "cuda" else 0

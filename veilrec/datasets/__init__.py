@@ -1,0 +1,1 @@
+"""The datasets: a function each, giving `Interactions`; one file, one source."""

@@ -1,0 +1,175 @@
+"""From tables to `Interactions`: ids in a fixed order, people and titles joined, every loss counted.
+
+Policies, each a sentence in the load report; with ``strict`` each is an error instead:
+
+* a (user, item) pair that occurs again: the earliest event stays;
+* a person without events: left out;
+* a user without a row about them, or without a value: attribute -1;
+* an item without a title: its title is empty;
+* a user with one event: trained on, never tested; with two: no validation item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from veilrec.datasets.people import UNKNOWN, People
+from veilrec.datasets.table import Table, Tokens
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+
+__all__: list[str] = []
+
+FIX = "correct the data, or load without strict"
+
+
+@dataclass(frozen=True)
+class Log:
+    """The rows of a log: the columns of users and items, and the ratings and times where there are any."""
+
+    table: Table
+    user: str
+    item: str
+    rating: NDArray[np.float32] | None = None
+    time: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Titles:
+    """The titles of items, by original id, and the file they come from."""
+
+    where: str
+    by_id: Mapping[str, str]
+
+
+def assemble(
+    name: str,
+    log: Log,
+    people: People | None = None,
+    titles: Titles | None = None,
+    *,
+    absent: Sequence[str] = (),
+    strict: bool = False,
+    split_seed: int = 0,
+) -> Interactions:
+    """One log, with what is known about its users and items; `absent` says what could not be known."""
+    users, items = (sound_ids(log.table, column) for column in (log.user, log.item))
+    user, user_ids = _ordered(users)
+    item, item_ids = _ordered(items)
+    if strict:
+        _refuse_repeats(log, user, item, len(item_ids))
+    attributes, classes, people_notes = _joined(people, user_ids)
+    texts, title_notes = _titled(titles, item_ids)
+    notes = [*absent, *people_notes, *title_notes]
+    if strict and notes:
+        raise BadInput(log.table.source.where, notes[0], FIX)
+    built = Interactions.build(
+        user,
+        item,
+        user_ids,
+        item_ids,
+        rating=None if log.rating is None else torch.from_numpy(log.rating),
+        time=None if log.time is None else torch.from_numpy(log.time),
+        attributes=attributes,
+        classes=classes,
+        texts=texts,
+        split_seed=split_seed,
+        report=[*notes, *(people.notes if people else ())],
+        name=name,
+    )
+    if strict and (short := _short(built)):
+        raise BadInput(log.table.source.where, short[0], FIX)
+    return replace(built, report=(*built.report, *_short(built)))
+
+
+def sound_ids(table: Table, column: str) -> Tokens:
+    """A column of ids, none of which is empty, has blanks around it or control characters in it."""
+    tokens = table.tokens[column]
+    empty = np.array([not name.strip() for name in tokens.names])
+    table.refuse(empty[tokens.codes], column, "{column} is empty", "give every row an id")
+    odd = np.array(
+        [name != name.strip() or any(ord(letter) < 32 for letter in name) for name in tokens.names]
+    )
+    what = '{column} is "{value}": blanks around an id, or control characters in it'
+    table.refuse(odd[tokens.codes], column, what, "remove them")
+    return tokens
+
+
+def titles_of(table: Table, item: str, title: str) -> Titles:
+    """The title of each item; two different ones for the same item are an error."""
+    codes, ids = sound_ids(table, item)
+    words = table.tokens[title]
+    _, first = np.unique(codes, return_index=True)
+    other = words.codes != words.codes[first[codes]]
+    table.refuse(other, item, 'item "{value}" has two different titles', "keep one row an item")
+    return Titles(
+        table.source.where,
+        {name: words.names[words.codes[row]] for name, row in zip(ids, first, strict=True)},
+    )
+
+
+def _ordered(tokens: Tokens) -> tuple[Tensor, list[str]]:
+    """Codes into ids in an order that no order of rows can change: by number, else by alphabet."""
+    whole = all(
+        name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0") for name in tokens.names
+    )
+    order = sorted(
+        range(len(tokens.names)), key=lambda n: (len(tokens.names[n]) if whole else 0, tokens.names[n])
+    )
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return torch.from_numpy(rank[tokens.codes]), [tokens.names[n] for n in order]
+
+
+def _refuse_repeats(log: Log, user: Tensor, item: Tensor, n_items: int) -> None:
+    pairs = (user * n_items + item).numpy()
+    _, first = np.unique(pairs, return_index=True)
+    again = np.ones(len(pairs), dtype=np.bool_)
+    again[first] = False
+    log.table.refuse(again, log.user, 'user "{value}" has this item in an earlier row as well', FIX)
+
+
+def _joined(
+    people: People | None, user_ids: Sequence[str]
+) -> tuple[dict[str, Tensor], dict[str, tuple[str, ...]], list[str]]:
+    """``[users]`` classes by attribute, the names of the classes, and what did not match."""
+    if people is None:
+        return {}, {}, []
+    person = {name: number for number, name in enumerate(people.ids)}
+    match = np.array([person.get(name, -1) for name in user_ids], dtype=np.int64)
+    where, notes = Path(people.table.source.where).name, []
+    if absent := len(people.ids) - int((match >= 0).sum()):
+        notes.append(f"{absent:,} users in {where} have no events: left out")
+    if bare := int((match < 0).sum()):
+        notes.append(f"{bare:,} users have no row in {where}: their attributes are unknown")
+    tensors, classes = {}, {}
+    for name, attribute in people.attributes.items():
+        codes = np.where(match >= 0, attribute.codes[match], UNKNOWN)
+        if unsaid := int(((codes == UNKNOWN) & (match >= 0)).sum()):
+            notes.append(f"{unsaid:,} users have a row in {where} without {name}: unknown")
+        tensors[name], classes[name] = torch.from_numpy(codes), attribute.classes
+    return tensors, classes, notes
+
+
+def _titled(titles: Titles | None, item_ids: Sequence[str]) -> tuple[list[str] | None, list[str]]:
+    if titles is None:
+        return None, []
+    texts = [titles.by_id.get(name, "").strip() for name in item_ids]
+    bare = sum(not text for text in texts)
+    return texts, [
+        f"{bare:,} items have no title in {Path(titles.where).name}: shown by their id"
+    ] if bare else []
+
+
+def _short(log: Interactions) -> list[str]:
+    """Sentences about users with too few events for a test or a validation item."""
+    one, two = (int((log.counts == number).sum()) for number in (1, 2))
+    notes = [f"{one:,} users have one event: trained on, never tested"] if one else []
+    return notes + ([f"{two:,} users have two events: tested without a validation item"] if two else [])

@@ -1,0 +1,170 @@
+"""How a text is laid out in columns: its separator, its header, its quotes; guessed, or as told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from veilrec.datasets.archives import Source
+from veilrec.errors import BadInput
+
+__all__: list[str] = []
+
+SEPARATORS = ("\t", "::", ",", ";", "|", " ")
+SPOKEN = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+UNIT = "\x1f"  # stands for a separator of several characters, since the parsers know only single ones
+SAMPLE, SAMPLE_BYTES = 50, 1 << 18
+TYPES = ("token", "float", "token_seq", "float_seq")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a text.
+
+    Attributes:
+        separator: The single character between fields.
+        shown: The separator as written in the file.
+        names: One name per column; ``1``, ``2``, … where there is no header.
+        header: Whether the first line gives the names.
+        quoted: Whether a field may stand in double quotes.
+    """
+
+    separator: str
+    shown: str
+    names: tuple[str, ...]
+    header: bool
+    quoted: bool
+
+    @property
+    def spaced(self) -> bool:
+        """Whether blanks after a separator mean nothing."""
+        return self.separator in ",;|"
+
+
+def understand(
+    source: Source,
+    *,
+    separator: str | None = None,
+    header: bool | None = None,
+    words: Collection[str] = (),
+    quoted: bool | None = None,
+) -> tuple[Source, Layout]:
+    """The layout of a clean text, and the text with single characters between its fields.
+
+    Args:
+        source: A text from `clean`.
+        separator: As told; None to guess.
+        header: Whether the first line gives the names; None to guess.
+        words: Names of columns (`plain`) by which a header is known.
+        quoted: Whether double quotes mean anything; None to guess.
+    """
+    shown = SPOKEN.get(separator or "", separator) or _guess_separator(source)
+    if shown.isalnum() or set(shown) & set('"\r\n\0'):
+        raise BadInput("--sep", f"{shown!r} cannot separate fields", "use a comma, a tab or the like")
+    if several := len(shown.encode()) > 1:
+        if UNIT.encode() in source.data:
+            raise BadInput(
+                source.where, f'control characters in a file separated by "{shown}"', "remove them"
+            )
+        source = Source(source.where, source.data.replace(shown.encode(), UNIT.encode()))
+    single = UNIT if several else shown
+    if quoted is None:
+        quoted = single in ",;" or source.data.startswith(b'"')
+    layout = Layout(single, shown, (), False, quoted)
+    first, *later = [fields for _, fields in itertools.islice(rows(source, layout), 2)]
+    if len(first) < 2:
+        fix = f'the separator may be "{_guess_separator(source)}"' if separator else "name it with --sep"
+        raise BadInput(source.where, f'one column only, with separator "{shown}"', fix, line=1)
+    if header is None:
+        header = _is_header(first, later[0] if later else None, words)
+    names = _names(source.where, first) if header else tuple(str(n + 1) for n in range(len(first)))
+    return source, Layout(single, shown, names, header, quoted)
+
+
+def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """The line number and the fields of every row that is not blank, slowly; the header is not a row."""
+    stream = io.TextIOWrapper(io.BytesIO(source.data), encoding="utf-8", newline="")
+    reader = csv.reader(
+        stream,
+        delimiter=layout.separator,
+        quoting=csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE,
+        skipinitialspace=layout.spaced,
+        strict=True,
+    )
+    skip = layout.header
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise BadInput(
+                source.where, f"cannot be cut into fields: {error}", "check its quotes", line=line
+            ) from error
+        if len(fields) > 1 or "".join(fields).strip():
+            if not skip:
+                yield line, fields
+            skip = False
+
+
+def plain(name: str) -> str:
+    """A name without case and punctuation: ``User_ID`` and ``user id`` are the same column."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def is_number(field: str) -> bool:
+    """Whether a field reads as a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _guess_separator(source: Source) -> str:
+    """The separator that cuts most of the first lines into the same number of fields."""
+    text = source.data[:SAMPLE_BYTES].decode("utf-8", errors="ignore")
+    lines = [line for line in text.split("\n")[:SAMPLE] if line.strip()]
+    share = {separator: _agreement(lines, separator) for separator in SEPARATORS}
+    best = max(SEPARATORS, key=lambda separator: share[separator])
+    if not share[best]:
+        raise BadInput(source.where, "no separator found: one column only", "name it with --sep", line=1)
+    return best
+
+
+def _agreement(lines: Sequence[str], separator: str) -> float:
+    """The share of lines with the most common number of fields, 0 where that number is one."""
+    if separator in (",", ";"):
+        try:
+            cut = Counter(len(fields) for fields in csv.reader(lines, delimiter=separator))
+        except csv.Error:
+            return 0.0
+    else:
+        cut = Counter(line.count(separator) + 1 for line in lines)
+    count, times = cut.most_common(1)[0]
+    return times / sum(cut.values()) if count > 1 else 0.0
+
+
+def _is_header(first: Sequence[str], second: Sequence[str] | None, words: Collection[str]) -> bool:
+    if any(plain(name.split(":")[0]) in words for name in first):
+        return True
+    if second is None or any(is_number(name) for name in first):
+        return False
+    return any(is_number(field) for field in second)
+
+
+def _names(where: str, header: Sequence[str]) -> tuple[str, ...]:
+    """The names in a header, without the types of atomic files (``age:float``)."""
+    names = [name.strip() for name in header]
+    if all(name.rpartition(":")[2] in TYPES for name in names):
+        names = [name.rpartition(":")[0] for name in names]
+    names = [name or str(place + 1) for place, name in enumerate(names)]
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise BadInput(where, f'two columns are called "{twice[0]}"', "rename one of them", line=1)
+    return tuple(names)

@@ -1,0 +1,86 @@
+"""What the MovieLens releases have in common: three files with fixed columns and no header."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from veilrec.datasets.archives import Files
+from veilrec.datasets.assemble import Log, assemble, sound_ids, titles_of
+from veilrec.datasets.layout import understand
+from veilrec.datasets.people import Attribute, people_of
+from veilrec.datasets.table import Kind, Table, read_table
+from veilrec.datasets.text import clean
+from veilrec.datasets.times import times_of
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+
+__all__: list[str] = []
+
+GENDERS = {"F": "female", "M": "male"}
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a release: its name, its columns, and which of them to read."""
+
+    name: str
+    columns: tuple[str, ...]
+    read: tuple[str, ...]
+    encoding: str | None = None
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release: the events, the users and the films, in files separated alike or not."""
+
+    name: str
+    log: tuple[str, File]
+    users: tuple[str, File]
+    items: tuple[str, File]
+
+
+def load(
+    release: Release,
+    files: Files,
+    attributes: Callable[[Table], Mapping[str, Attribute]],
+    *,
+    strict: bool,
+    split_seed: int,
+) -> Interactions:
+    """The log of a release; users and films are optional files, and the report says what is missing."""
+    log = _log(_table(files, *release.log))
+    present = {PurePosixPath(name).name for name in files.names}
+    people = titles = None
+    absent = []
+    if release.users[1].name in present:
+        table = _table(files, *release.users)
+        sound_ids(table, "user")
+        people = people_of(table, "user", attributes(table))
+    else:
+        absent.append(f"there is no {release.users[1].name}: attributes are switched off")
+    if release.items[1].name in present:
+        titles = titles_of(_table(files, *release.items), "item", "title")
+    else:
+        absent.append(f"there is no {release.items[1].name}: titles are switched off")
+    return assemble(release.name, log, people, titles, absent=absent, strict=strict, split_seed=split_seed)
+
+
+def _table(files: Files, separator: str, file: File) -> Table:
+    text = clean(files.read(file.name), file.encoding)
+    source, layout = understand(text, separator=separator, header=False, quoted=False)
+    if len(layout.names) != len(file.columns):
+        what = f"{len(layout.names)} fields where the published file has {len(file.columns)}"
+        raise BadInput(source.where, what, "give the file as published", line=1)
+    kinds: dict[str, Kind] = {name: "number" if name in {"rating", "time"} else "token" for name in file.read}
+    return read_table(source, replace(layout, names=file.columns), kinds)
+
+
+def _log(table: Table) -> Log:
+    rating = table.numbers["rating"]
+    stars = (rating >= 1) & (rating <= 5) & (rating == rating.round())
+    table.refuse(~stars, "rating", 'rating is "{value}"', "it must be 1, 2, 3, 4 or 5")
+    return Log(table, "user", "item", rating.astype(np.float32), times_of(table, "time"))

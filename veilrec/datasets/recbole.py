@@ -1,0 +1,84 @@
+"""RecBole's atomic files: ``name.inter`` with events, ``name.user`` and ``name.item`` beside it, if any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from veilrec.datasets.archives import Archive, Files, Folder, is_zip
+from veilrec.datasets.columns import ALIASES
+from veilrec.datasets.delimited import Options, Sources, from_reading, understood
+from veilrec.datasets.layout import plain
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+
+__all__ = ["recbole"]
+
+
+def recbole(
+    path: Path,
+    *,
+    attribute: Sequence[str] = (),
+    borders: Mapping[str, Sequence[float]] | None = None,
+    strict: bool = False,
+    split_seed: int = 0,
+) -> Interactions:
+    """The atomic files of one dataset.
+
+    Args:
+        path: The folder, a zip of it, or the ``.inter`` file itself.
+        attribute, borders: Which columns of ``.user`` to take, and where to cut numbers into groups.
+        strict: Turn everything that would be reported into an error.
+        split_seed: Decides the order of events at the same time, and so what is held out.
+    """
+    sources = atomic_sources(Path(path))
+    options = Options(
+        attribute=attribute,
+        borders=borders or {},
+        separator="\t",
+        header=True,
+        strict=strict,
+        split_seed=split_seed,
+    )
+    return from_reading(sources, understood(sources.log, options), options)
+
+
+def atomic_sources(path: Path) -> Sources:
+    """The three files of one dataset, of which the last two may be missing."""
+    files, stem = atomic_files(path)
+    log = files.read(f"{stem}.inter")
+    present = {PurePosixPath(name).name for name in files.names}
+    people, items = (
+        files.read(f"{stem}.{kind}") if f"{stem}.{kind}" in present else None for kind in ("user", "item")
+    )
+    return Sources(stem, log, people, items if items and titled(items.data) else None)
+
+
+def atomic_files(path: Path) -> tuple[Files, str]:
+    """The folder or zip, and the name that the files share."""
+    folder = path.parent if path.suffix == ".inter" else path
+    files: Files = Folder(folder) if os.path.isdir(folder) else Archive(folder)
+    if path.suffix == ".inter":
+        return files, path.stem
+    stems = sorted(PurePosixPath(name).stem for name in files.names if name.endswith(".inter"))
+    if len(stems) != 1:
+        raise BadInput(
+            path, f"{len(stems)} .inter files", "give a folder with one, or the .inter file itself"
+        )
+    return files, stems[0]
+
+
+def is_atomic(path: Path) -> bool:
+    """Whether `path` is an ``.inter`` file, or a folder or zip that holds one."""
+    if path.suffix == ".inter":
+        return True
+    if os.path.isdir(path):
+        return any(path.glob("*.inter"))
+    return is_zip(path) and any(name.endswith(".inter") for name in Archive(path).names)
+
+
+def titled(data: bytes) -> bool:
+    """Whether the header of an ``.item`` file names a title at all."""
+    header = data.split(b"\n", 1)[0].decode("utf-8", errors="replace")
+    return any(plain(name.rpartition(":")[0]) in ALIASES["title"] for name in header.strip().split("\t"))

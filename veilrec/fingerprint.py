@@ -1,0 +1,100 @@
+"""Fingerprints: an experiment in plain words and numbers, and a hash by which a run knows itself again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from torch import Tensor
+
+from veilrec.interactions import Interactions
+from veilrec.model import Recommender
+from veilrec.tensors import raw
+
+__all__ = ["data_fingerprint", "describe", "fingerprint", "toml"]
+
+IDLE = {("plan", "workers"), ("data", "path")}  # settings that change no bit of a result
+
+
+def describe(thing: Any, *, named: bool = True) -> Any:
+    """A part of an experiment as TOML and JSON can write it: its name and its options; None is left out."""
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return thing
+    if isinstance(thing, Enum):
+        return thing.value
+    if isinstance(thing, Mapping):
+        return {str(k): describe(v) for k, v in thing.items() if v is not None}
+    if isinstance(thing, list | tuple):
+        return [describe(entry) for entry in thing]
+    if isinstance(thing, set | frozenset):
+        return sorted(describe(entry) for entry in thing)
+    if isinstance(thing, functools.partial):
+        options = {f"argument {k}": value for k, value in enumerate(thing.args)} | thing.keywords
+        return {**describe(thing.func), **describe(options)}
+    head = {"name": getattr(thing, "__name__", type(thing).__name__)} if named else {}
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return {**head, **describe({field.name: getattr(thing, field.name) for field in fields(thing)})}
+    return head
+
+
+def fingerprint(settings: Mapping[str, Any], model: Recommender, data: Interactions) -> str:
+    """A hash of all that decides the bits of a result."""
+    told = {
+        section: {k: v for k, v in value.items() if (section, k) not in IDLE}
+        if isinstance(value, Mapping)
+        else value
+        for section, value in settings.items()
+    }
+    parts = {name: [part.scope.value, part.rows, part.helper] for name, part in model.parts.items()}
+    shapes = {name: list(weight.shape) for name, weight in model.named_parameters()}
+    whole = json.dumps([told, parts, shapes, data_fingerprint(data)], sort_keys=True, default=str)
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def toml(settings: Mapping[str, Any]) -> str:
+    """What `describe` told, as a recipe: tables and lists of tables on top, everything else within lines."""
+    plain, blocks = [], []
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            blocks.append(f"[{name}]\n{_lines(value)}")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            blocks += [f"[[{name}]]\n{_lines(entry)}" for entry in value]
+        else:
+            plain.append(f"{name} = {_text(value)}\n")
+    return "\n".join(["".join(plain), *blocks])
+
+
+def _lines(table: Mapping[str, Any]) -> str:
+    return "".join(f"{json.dumps(k) if not k.isidentifier() else k} = {_text(v)}\n" for k, v in table.items())
+
+
+def _text(value: Any) -> str:
+    """A value in TOML: JSON but for tables and numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_text(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(_text(entry) for entry in value)}]"
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def data_fingerprint(data: Interactions) -> str:
+    """A hash of a log: events, ids, attributes and features."""
+    whole = hashlib.sha256()
+
+    def add(name: str, value: Tensor | None) -> None:
+        if value is not None:
+            whole.update(f"{name} {value.dtype} {list(value.shape)}\n".encode())
+            whole.update(raw(value))
+
+    for name in ("user", "item", "rating", "time", "features"):
+        add(name, getattr(data, name))
+    for name in sorted(data.attributes):
+        add(f"attributes/{name}", data.attributes[name])
+    for ids in (data.user_ids, data.item_ids):
+        whole.update(json.dumps(list(ids)).encode())
+    return whole.hexdigest()

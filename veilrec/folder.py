@@ -1,0 +1,174 @@
+"""A run directory: who may write into it, what lies in it, and how to take up from it again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from veilrec.checkpoint import unflat
+from veilrec.disk import Digest, atomic, digest, sweep, writing
+from veilrec.errors import BadInput, Corrupted
+from veilrec.evaluation import Scored
+from veilrec.fingerprint import data_fingerprint
+from veilrec.interactions import Interactions
+from veilrec.lock import LOCK, held_by, locked
+from veilrec.params import Params
+from veilrec.protocol import State
+from veilrec.result import Result
+from veilrec.rounds import Federation
+from veilrec.tensors import read, write
+from veilrec.world import IDS, WORLD, load_world
+
+__all__ = ["Run", "claim", "load_run", "save_state", "write_per_user"]
+
+RECIPE, MODEL, USERS, PER_USER = "recipe.toml", "model.safetensors", "users.safetensors", "per_user.csv"
+TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
+    "transcript.safetensors",
+    "metrics.jsonl",
+    "timing.jsonl",
+    "checkpoint",
+)
+SPOOL = "transcript"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@contextmanager
+def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
+    """A run directory that nobody else writes into meanwhile; without `out`, one that is gone afterwards.
+
+    Raises:
+        BadInput: Where it is in use, or holds something and is not to be resumed.
+    """
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="veilrec-") as place:
+            yield Path(place)
+        return
+    if out.exists() and not out.is_dir():
+        raise BadInput(out, "not a folder", "choose another one with --out")
+    there = {path.name for path in out.iterdir()} - {LOCK} if out.is_dir() else set()
+    if there and not resume:
+        if holder := held_by(out):
+            raise BadInput(out, f"locked by {holder}", "wait for that process or stop it")
+        raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
+    if there and RECIPE not in there and RECIPE + ".tmp" not in there:
+        raise BadInput(out, "not a run", "name the folder of a run, or an empty one")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        sweep(out)
+        yield out
+
+
+def save_state(folder: Path, state: State) -> dict[str, Digest]:
+    """Write a state as two files: what the server has, and what devices hold and post, for their owner only."""
+    server = {**state.server, **{f"memory/{name}": value for name, value in state.memory.items()}}
+    store = state.devices
+    client = (store.slot >= 0).nonzero().squeeze(1)
+    own: Params = {"client": torch.empty_like(client), "posts/owner": state.posts.owner}
+    own["client"][store.slot[client]] = client  # in the order of the slots: no column has to be copied
+    own |= {f"posts/value/{name}": value for name, value in state.posts.values.items()}
+    own |= {name: value[: store.used] for name, value in store.values.items()}
+    return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
+
+
+def _state_of(folder: Path, round: int, start: State) -> State:
+    """The reverse of `save_state`, in the place of a fresh state."""
+    tensors: Params = {}
+    for name, value in read(folder / MODEL).items():
+        tensors[name if name.startswith("memory/") else f"server/{name}"] = value
+    own = read(folder / USERS)
+    client = own.pop("client")
+    tensors["devices/slot"] = torch.full((len(start.devices.slot),), -1)
+    tensors["devices/slot"][client] = torch.arange(len(client))
+    for name, value in own.items():
+        tensors[name if name.startswith("posts/") else f"devices/value/{name}"] = value
+    return unflat(round, tensors, start)[0]
+
+
+def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
+    """A table of every tested user's metrics, by original id, for its owner only.
+
+    Cells that a spreadsheet would take for a formula begin with an apostrophe.
+    """
+    columns = {name: value.tolist() for name, value in scored.values.items()}
+    with atomic(folder / PER_USER, secret=True) as sink:
+        for k, user in enumerate([-1, *scored.user.tolist()]):
+            text = io.StringIO()
+            cells = (
+                ["user", *columns]
+                if user < 0
+                else [_cell(data.user_ids[user]), *(c[k - 1] for c in columns.values())]
+            )
+            csv.writer(text, lineterminator="\n").writerow(cells)
+            sink.write(text.getvalue().encode())
+    return sink.digest()
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, taken from its directory.
+
+    Attributes:
+        path: The directory.
+        result: What it found.
+        data: Its log, with original ids and titles.
+    """
+
+    path: Path
+    result: Result
+    data: Interactions
+
+    def state(self, federation: Federation) -> State:
+        """The selected state, for a federation made from the run's recipe and `data`.
+
+        Raises:
+            Corrupted: Where a file is not what the run wrote.
+        """
+        for name in (MODEL, USERS):
+            _verify(self.path / name, self.result)
+        return _state_of(self.path, self.result.selected, federation.start())
+
+    def index_of(self, user: str) -> int:
+        """The number of a user by the original id."""
+        try:
+            return list(self.data.user_ids).index(user)
+        except ValueError as cause:
+            raise BadInput(
+                "--user", f'nobody is called "{user}"', "use an id as it stands in the data"
+            ) from cause
+
+
+def load_run(path: Path, data: Interactions | None = None) -> Run:
+    """A finished run; `data` is asked for where it was left out of the directory.
+
+    Raises:
+        BadInput: Where the run is not finished, or the data is missing or another.
+        Corrupted: Where a file is not what the run wrote.
+    """
+    result = Result.load(path)
+    if data is not None:
+        if data_fingerprint(data) != result.data_fingerprint:
+            raise BadInput("--data", "not the data of this run", "name the dataset it was made with")
+        return Run(path, result, data)
+    if not (path / WORLD).exists():
+        raise BadInput(path, "was written without its data", "name the dataset with --data")
+    for name in (WORLD, IDS):
+        _verify(path / name, result)
+    return Run(path, result, load_world(path))
+
+
+def _verify(path: Path, result: Result) -> None:
+    expected = result.files.get(path.name)
+    if not path.is_file() or expected is None or digest(path)._asdict() != dict(expected):
+        raise Corrupted(f"{path}: not what the run wrote; restore the file")

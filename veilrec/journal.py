@@ -1,0 +1,56 @@
+"""A journal: a file of JSON lines that only grows, and can be cut back to where a checkpoint saw it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from veilrec.disk import Digest, digest, sync_file, writing
+from veilrec.errors import Corrupted
+
+__all__ = ["EMPTY", "Journal"]
+
+EMPTY = Digest(hashlib.sha256().hexdigest(), 0)
+
+
+class Journal:
+    """One line per round."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._hash, self._bytes = path, hashlib.sha256(), 0
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add a line."""
+        line = (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        with writing(self.path), self.path.open("ab") as file:
+            file.write(line)
+        self._hash.update(line)
+        self._bytes += len(line)
+
+    def mark(self) -> Digest:
+        """What the file holds now; all of it is on the disk when this returns."""
+        if self._bytes:
+            sync_file(self.path)
+        return Digest(self._hash.hexdigest(), self._bytes)
+
+    def matches(self, mark: Digest) -> bool:
+        """Whether the file begins with what it held at a mark."""
+        return mark == EMPTY if not self.path.exists() else digest(self.path, mark.bytes) == mark
+
+    def rewind(self, mark: Digest) -> list[dict[str, Any]]:
+        """Cut the file back to a mark that it matches; returns the rows that are left."""
+        with writing(self.path), self.path.open("ab") as file:
+            file.truncate(mark.bytes)
+        text = self.path.read_bytes()
+        self._hash, self._bytes = hashlib.sha256(text), len(text)
+        return self.rows()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All lines."""
+        try:
+            return [json.loads(line) for line in self.path.read_bytes().splitlines()]
+        except (OSError, ValueError) as cause:
+            raise Corrupted(f"{self.path}: cannot be read ({cause}); restore the file") from cause

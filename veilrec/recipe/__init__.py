@@ -1,0 +1,228 @@
+"""Recipes: one TOML file is one experiment, or one for each cell of its sweep and each of its seeds."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from veilrec import catalogue, plugins
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+from veilrec.plugins import Plugin
+from veilrec.recipe import assembly, toml
+from veilrec.recipe.sections import LISTED, resolve
+from veilrec.recipe.source import SWEEP, Source
+from veilrec.settings import plain
+
+if TYPE_CHECKING:
+    from veilrec.experiment import Experiment
+
+__all__ = ["Cell", "Recipe"]
+
+
+class Cell(NamedTuple):
+    """One run of a sweep: a name for its folder, what sets it apart, and a recipe of its own."""
+
+    name: str
+    settings: dict[str, Any]
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe in which every value holds: nothing is left to guess, and everything has been checked.
+
+    Attributes:
+        values: Sections with all their keys, in the kinds that TOML has.
+        origins: Who said so, by dotted name: a file, ``--set``, the command line, the sweep, or ``default``.
+        source: What was written, before defaults.
+        data_dir: Where datasets are looked for first.
+    """
+
+    values: dict[str, Any]
+    origins: dict[str, str] = field(compare=False)
+    source: Source = field(compare=False, repr=False)
+    data_dir: Path | None = field(default=None, compare=False)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str | None = None,
+        sets: Sequence[str] = (),
+        *,
+        seed: int | None = None,
+        data_dir: Path | None = None,
+        has_data: bool = True,
+    ) -> Recipe:
+        """The recipe at `path` with ``key=value`` settings and a seed on top.
+
+        With `has_data` false the dataset need not be there: a run directory holds its own.
+
+        Raises:
+            BadInput: With file and line, for whatever will not do.
+        """
+        source = Source.read(None if path is None else Path(path))
+        for text in sets:
+            source = source.order(text)
+        if seed is not None:
+            source = source.put("seed", seed, "command line")
+        recipe = cls._resolved(source, data_dir, has_data)
+        for cell in recipe.cells():
+            with cell.recipe.blaming():
+                assembly.build(cell.recipe.values)
+        return recipe
+
+    @classmethod
+    def _resolved(cls, source: Source, data_dir: Path | None, has_data: bool) -> Recipe:
+        """A recipe that stands for all its cells has the values of the first one."""
+        try:
+            _ask_for_plugins(source.raw.get("plugin"))
+            sweep = _sweep(source.raw.get("sweep", {}))
+            first = source.without("sweep")
+            for key, choices in sweep.items():
+                first = first.put(key, choices[0], SWEEP)
+            values = resolve(first.raw, first.base, data_dir, has_data=has_data)
+            values = _with_plugins(values)
+        except BadInput as error:
+            raise source.placed(error) from error
+        origins = {key: first.origin(key) for key in _keys(values)}
+        if sweep:
+            values["sweep"] = sweep
+            origins |= {f"sweep.{key}": source.said(f"sweep.{key}") for key in sweep}
+        return cls(values, origins, source, data_dir)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that are asked for, most often one."""
+        return tuple(self.values["seeds"] if "seeds" in self.values else [self.values["seed"]])
+
+    def cells(self) -> list[Cell]:
+        """One recipe for each choice of the sweep and each seed; a plain recipe is its own only cell."""
+        sweep = self.values.get("sweep", {})
+        if not sweep and "seeds" not in self.values:
+            return [Cell(f"seed={self.values['seed']}", {"seed": self.values["seed"]}, self)]
+        cells = []
+        for chosen in itertools.product(*sweep.values()):
+            for seed in self.seeds:
+                settings = {**dict(zip(sweep, chosen, strict=True)), "seed": seed}
+                cells.append(Cell(_folder(settings), settings, self._cell(settings)))
+        return cells
+
+    def _cell(self, settings: Mapping[str, Any]) -> Recipe:
+        source = self.source.without("sweep")
+        for key, value in settings.items():
+            many = key != "seed" or "seeds" in self.values
+            source = source.put(key, value, SWEEP) if many else source
+        return Recipe._resolved(source, self.data_dir, True)
+
+    def experiment(
+        self, data: Interactions | None = None, *, data_dir: Path | None = None, device: str = "cpu"
+    ) -> Experiment:
+        """The experiment, ready to run; with `data`, on that log instead of the one that the recipe names.
+
+        Raises:
+            BadInput: Where the data is missing, or parts do not go together.
+        """
+        from veilrec.experiment import Experiment
+
+        with self.blaming():
+            if "seeds" in self.values or "sweep" in self.values:
+                raise BadInput("sweep", "makes several experiments", "take one of the cells")
+            parts = assembly.build(self.values)
+            if data is None:
+                data = assembly.load(self.values["data"], data_dir or self.data_dir)
+            return Experiment(data=data, device=device, **parts)
+
+    def toml(self) -> str:
+        """The recipe with the origin of each value beside it; it reads back as the same values."""
+        comments = {key: "".join(c for c in who if c.isprintable()) for key, who in self.origins.items()}
+        return toml.write(self.values, comments)
+
+    @contextmanager
+    def blaming(self) -> Iterator[None]:
+        """Errors about a key leave here with the place where that key was written."""
+        try:
+            yield
+        except BadInput as error:
+            raise self.source.placed(error) from error
+
+
+def _sweep(table: Any) -> dict[str, list[Any]]:
+    """Dotted keys and their choices, whether the keys were quoted or not."""
+    found: dict[str, list[Any]] = {}
+
+    def walk(key: str, value: Any) -> None:
+        if isinstance(value, Mapping) and (value or not key):
+            for name, inner in value.items():
+                walk(f"{key}.{name}" if key else name, inner)
+        elif not isinstance(value, list) or not value:
+            raise BadInput(f"sweep.{key}".rstrip("."), "no list of choices", "give a list, as in [5, 10]")
+        elif key.split(".")[0] in ("seed", "seeds", "sweep", "plugin"):
+            raise BadInput(f"sweep.{key}", "cannot be swept", "use seeds = [0, 1, 2] for several seeds")
+        else:
+            found[key] = value
+
+    walk("", table)
+    return found
+
+
+def _ask_for_plugins(tables: Any) -> None:
+    """Refuse a recipe whose plugins were not loaded: a recipe names code, it never runs any."""
+    for place, table in enumerate(tables if isinstance(tables, list) else ()):
+        if not isinstance(table, Mapping) or not isinstance(table.get("path"), str):
+            continue  # `resolve` will say what is wrong with it
+        path, sha256 = Path(table["path"]), table.get("sha256")
+        given = [plugin for plugin in plugins.loaded() if plugin.path.name == path.name]
+        if not given:
+            raise BadInput(f"plugin.{place}", f"needs the plugin {path.name}", f"add --plugin {path}")
+        if sha256 and sha256 not in {plugin.sha256 for plugin in given}:
+            what = f"{given[0].path} is not the file that was used (sha256 {sha256[:12]}…)"
+            raise BadInput(f"plugin.{place}", what, "give that file, or delete the line with the sha256")
+
+
+def _with_plugins(values: dict[str, Any]) -> dict[str, Any]:
+    """With the plugins that its entries come from, by path and hash."""
+    used = {plugin.path: plugin for plugin in _plugins_of(values)}
+    listed = [{"path": str(path), "sha256": plugin.sha256} for path, plugin in used.items()]
+    rest = {name: value for name, value in values.items() if name != "plugin"}
+    return {**rest, "plugin": listed} if listed else rest
+
+
+def _plugins_of(values: Mapping[str, Any]) -> Iterator[Plugin]:
+    named = [("models", values["model"]), ("protocols", values["protocol"]), ("datasets", values["data"])]
+    named += [(kind, table) for section, kind in LISTED.items() for table in values.get(section, ())]
+    for kind, table in named:
+        entry = catalogue.entries(kind).get(table["name"])
+        plugin = catalogue.plugin_of(entry) if entry is not None else None
+        if plugin is not None:
+            yield plugin
+
+
+def _keys(values: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted names of the values that are written on a line of their own."""
+    for section, value in values.items():
+        if isinstance(value, Mapping):
+            yield from (f"{section}.{key}" for key in value)
+        elif value and isinstance(value, list) and isinstance(value[0], Mapping):
+            yield from (f"{section}.{place}.{key}" for place, table in enumerate(value) for key in table)
+        else:
+            yield section
+
+
+def _folder(settings: Mapping[str, Any]) -> str:
+    """A name for a cell that every file system takes: ``plan.rounds=5,seed=0``."""
+    texts = (f"{key}={_short(value)}" for key, value in settings.items())
+    return ",".join(re.sub(r"[^\w.=+-]+", "-", text).strip("-")[:60] for text in texts)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "-".join(_short(entry) for entry in value) or "none"
+    if isinstance(value, Mapping):
+        return "-".join(_short(entry) for entry in value.values())
+    return str(plain(value)).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,137 @@
+"""Assembly: the parts of an experiment, made from a resolved recipe."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veilrec import catalogue
+from veilrec.datasets import places
+from veilrec.defence import Defence, chain
+from veilrec.errors import BadInput, VeilrecError, nearest
+from veilrec.interactions import Interactions
+from veilrec.model import Recommender, with_scope
+from veilrec.params import Scope
+from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
+from veilrec.settings import fit, options_of
+
+__all__ = ["Moved", "build", "load"]
+
+Values = dict[str, Any]
+
+
+def build(values: Mapping[str, Any]) -> Values:
+    """The parts of an experiment, all but its data: keyword arguments of `Experiment`.
+
+    Raises:
+        BadInput: Where parts refuse their options, or do not go together.
+    """
+    data, protocol = values["data"], values["protocol"]
+    parts: Values = {
+        "model": _model(values["model"]),
+        "protocol": catalogue.build("protocols", protocol["name"], rest(protocol), "protocol"),
+        "defence": chain(*(_one("defence", k, table) for k, table in enumerate(values["defence"]))),
+        "attacks": _attacks(values.get("attack", ())),
+        **{
+            name: made(**fit(name, values[name], options_of(made), ""))
+            for name, made in PLAIN.items()
+            if name in values
+        },
+        **{name: data[name] for name in ("consent", "silos", "split_seed")},
+        "seed": values["seed"],
+    }
+    _agree(parts)
+    return parts
+
+
+def load(data: Mapping[str, Any], data_dir: Path | None = None) -> Interactions:
+    """The dataset that the section ``[data]`` of a resolved recipe names.
+
+    Raises:
+        BadInput: Where it is not found, or is not what it should be.
+    """
+    entry, found = dataset(data["name"], data_dir)
+    options = {name: value for name, value in data.items() if name not in DATA}
+    arguments = fit("data", options, catalogue.options(entry), data["name"])
+    takes = inspect.signature(entry).parameters
+    if "split_seed" in takes:
+        arguments["split_seed"] = data["split_seed"]
+    if "path" not in takes:
+        return entry(**arguments)  # type: ignore[no-any-return]
+    path = Path(data["path"]) if "path" in data else found or _looked_for(data["name"], data_dir)
+    return entry(path, **arguments)  # type: ignore[no-any-return]
+
+
+def _looked_for(name: str, data_dir: Path | None) -> Path:
+    try:
+        return places.find(name, data_dir)
+    except BadInput as error:
+        if name in places.PUBLISHED:
+            raise
+        raise BadInput("data.path", f"{name} needs a file or folder", "set data.path to it") from error
+
+
+def _one(section: str, place: int, table: Mapping[str, Any]) -> Any:
+    return catalogue.build(LISTED[section], table["name"], rest(table), f"{section}.{place}")
+
+
+def _attacks(tables: Sequence[Mapping[str, Any]]) -> Values:
+    """Attacks by name; a name that comes again is numbered."""
+    attacks: Values = {}
+    for place, table in enumerate(tables):
+        again = sum(name.split(" ")[0] == table["name"] for name in attacks)
+        attacks[f"{table['name']} {again + 1}" if again else table["name"]] = _one("attack", place, table)
+    return attacks
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A model with some of its parts in other scopes."""
+
+    model: Callable[..., Recommender]
+    scopes: Mapping[str, str]
+
+    def __call__(self, n_items: int, n_seats: int = 1) -> Recommender:
+        """The model for so many items and users a device."""
+        model = self.model(n_items, n_seats)
+        for part, scope in self.scopes.items():
+            if part not in model.parts:
+                raise BadInput(
+                    f"model.scopes.{part}", "the model has no such part", nearest(part, model.parts)
+                )
+            model = with_scope(model, part, Scope(scope))
+        return model
+
+
+def _model(table: Mapping[str, Any]) -> Callable[..., Recommender]:
+    options = {name: value for name, value in rest(table).items() if name != "scopes"}
+    model = catalogue.build("models", table["name"], options, "model")
+    return Moved(model, table["scopes"]) if table.get("scopes") else model  # type: ignore[no-any-return]
+
+
+def _agree(parts: Mapping[str, Any]) -> None:
+    """Refuse parts that do not go together, on a model of a few items."""
+    if parts["attacks"] and "threat" not in parts:
+        raise BadInput("attack", "nobody says what is attacked", "add a table [threat] with an attribute")
+    model, protocol = _toy(parts["model"], parts["defence"]), parts["protocol"]
+    rates = {"plan.lr": parts["plan"].lr, "protocol.server_lr": getattr(protocol, "server_lr", None)}
+    for where, by_part in rates.items():
+        for part in by_part if isinstance(by_part, Mapping) else ():
+            if part not in {*model.parts, "default"}:
+                fix = nearest(part, [*model.parts, "default"])
+                raise BadInput(f"{where}.{part}", "the model has no such part", fix)
+    parts["record"].chosen(protocol.schema(model))
+
+
+def _toy(model: Callable[..., Recommender], defence: Defence) -> Recommender:
+    try:
+        return defence.attach(model(16, 1))
+    except VeilrecError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise BadInput(
+            "model", f"cannot be built: {error}", "check the options of model and defence"
+        ) from error

@@ -1,0 +1,158 @@
+"""TOML for recipes: written with a comment beside each value, and read so that errors can name a line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from veilrec.errors import BadInput
+
+__all__ = ["Document", "read", "value_of", "write"]
+
+LARGEST = 1 << 20  # bytes; a recipe has a few hundred
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]")
+KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.-]|"[^"]*"|'[^']*')+)\s*=""")
+
+
+class Document(NamedTuple):
+    """A TOML file: its values, and the line of each key by its dotted name."""
+
+    path: Path
+    values: dict[str, Any]
+    lines: dict[str, int]
+
+
+def read(path: Path) -> Document:
+    """The TOML file at `path`.
+
+    Raises:
+        BadInput: With the line, where it cannot be read as TOML.
+    """
+    text = _text(path)
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, line = _complaint(str(error), text)
+        raise BadInput(path, f"not TOML: {what}", "correct that line", line=line) from error
+    except RecursionError as error:
+        raise BadInput(path, "not TOML: nested too deeply", "flatten it") from error
+    return Document(path, values, dict(_lines(text)))
+
+
+def value_of(text: str) -> Any:
+    """A value as TOML writes it; other text stands for itself, so that quotes may be left out."""
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return found["value"] if len(found) == 1 else text
+
+
+def write(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
+    """TOML that reads back as `values`; `comments`, by dotted name, go to the ends of lines."""
+    scalars = {name: value for name, value in values.items() if not _is_table(value)}
+    blocks = [_block("", scalars, comments or {})] if scalars else []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            blocks.append(f"[{_key(name)}]\n" + _block(f"{name}.", value, comments or {}))
+        elif _is_table(value):
+            for place, entry in enumerate(value):
+                blocks.append(f"[[{_key(name)}]]\n" + _block(f"{name}.{place}.", entry, comments or {}))
+    return "\n".join(blocks)
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise BadInput(path, "too large for a recipe", "name a TOML file")
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadInput(path, "no such file", "check the path") from error
+    except IsADirectoryError as error:
+        raise BadInput(path, "a folder, not a file", "name the recipe in it") from error
+    except OSError as error:
+        raise BadInput(path, f"cannot be read: {error.strerror}", "check the path") from error
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadInput(path, "not UTF-8", "save it in that encoding", line=line) from error
+
+
+def _complaint(message: str, text: str) -> tuple[str, int]:
+    """What the parser says, without the place, and the line."""
+    found = re.search(r"\s*\(at (?:line (\d+)|end of document).*\)$", message)
+    if found is None:
+        return message, 1
+    what = message[: found.start()]
+    if "overwrite" in what:
+        what = "the same key twice"
+    return what, int(found[1]) if found[1] else text.count("\n") + 1
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    """Each table and key by its dotted name, with its line; entries of an array of tables are numbered."""
+    table, counts = "", dict[str, int]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := HEADER.match(line):
+            table = header[2].replace('"', "")
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                yield table, number
+                table = f"{table}.{counts[table]}"
+            yield table, number
+        elif key := KEY.match(line):
+            name = re.sub("[\"']", "", key[1])
+            yield (f"{table}.{name}" if table else name), number
+
+
+def _is_table(value: Any) -> bool:
+    """Whether a value of the top level is written under a header of its own."""
+    listed = isinstance(value, list) and value and all(isinstance(entry, Mapping) for entry in value)
+    return isinstance(value, Mapping) or bool(listed)
+
+
+def _block(prefix: str, values: Mapping[str, Any], comments: Mapping[str, str]) -> str:
+    rows = [
+        (f"{_key(name)} = {_value(f'{prefix}{name}', value)}", f"{prefix}{name}")
+        for name, value in values.items()
+    ]
+    width = min(60, max((len(text) for text, _ in rows), default=0))
+    said = [f"{text:<{width}}  # {comments[key]}" if key in comments else text for text, key in rows]
+    return "".join(f"{line}\n" for line in said)
+
+
+def _key(name: str) -> str:
+    return name if BARE.fullmatch(name) else _string(name)
+
+
+def _value(where: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise BadInput(where, f"{value} is no amount", "give a finite number")
+        return repr(value)
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Mapping):
+        entries = ", ".join(f"{_key(name)} = {_value(f'{where}.{name}', v)}" for name, v in value.items())
+        return f"{{{entries}}}" if not entries else f"{{ {entries} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_value(f'{where}.{place}', v) for place, v in enumerate(value))}]"
+    raise BadInput(
+        where, f"a {type(value).__name__} cannot be written as TOML", "use text, numbers, lists or tables"
+    )
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL and for letters beyond 16 bits, which stay as they are.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

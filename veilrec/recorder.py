@@ -1,0 +1,152 @@
+"""The recorder: writes down what the server sees, chunk by chunk, and keeps the last rounds of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import IO
+
+import torch
+from torch import Tensor
+
+from veilrec.disk import Digest, read_json, sync_file, sync_folder, write_json, writing
+from veilrec.errors import Corrupted
+from veilrec.params import Rows
+from veilrec.tensors import DTYPES, NAMES, Column, raw, write_columns
+from veilrec.transcript import Record
+from veilrec.uploads import Exchange
+from veilrec.wire import Schema
+
+__all__ = ["Recorder"]
+
+INDEX = "index.json"  # written last: a round without it is not complete
+
+
+class Recorder:
+    """Writes exchanges down, chunk by chunk: a watch for `Federation.rounds`.
+
+    Each round has a folder with one file of plain bytes per column. `finish` ends a round and drops those
+    that are too old; `merge` puts the rounds that are left into one safetensors file. No cohort is ever held
+    in memory, and neither losses nor anything else that stays on devices is written.
+    """
+
+    def __init__(self, folder: Path, record: Record, schema: Schema) -> None:
+        self.folder, self.record = folder, record
+        self._chosen, self._schema = record.chosen(schema), schema
+        self._spool: _Spool | None = None
+        self._loose: list[Path] = []  # rounds that are complete but perhaps not on the disk yet
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Write one chunk of one round down."""
+        if not self.record.last:
+            return
+        if self._spool is None:
+            self._spool = _Spool(self.folder / f"r{exchange.round:06}")
+            for name, value in self._told(exchange.sent.all).items():
+                self._spool.append(f"sent/{name}", value, grows=False)
+        self._spool.take(exchange, self._chosen, self._told(exchange.sent.each), posts=self._wants("posts"))
+
+    def finish(self) -> None:
+        """The round is over: close it, and drop the rounds before the last ones."""
+        if self._spool is None:
+            return
+        self._spool.close()
+        self._loose.append(self._spool.folder)
+        kept = self.rounds()
+        for folder in kept[: -self.record.last]:
+            shutil.rmtree(folder)
+        self._loose = [folder for folder in self._loose if folder in kept[-self.record.last :]]
+        self._spool = None
+
+    def sync(self) -> None:
+        """Bring the rounds that are kept to the disk, before a checkpoint relies on them."""
+        for folder in self._loose:
+            for path in folder.iterdir():
+                sync_file(path)
+            sync_folder(folder)
+        self._loose = []
+
+    def rewind(self, round: int) -> None:
+        """Forget what was written after a round."""
+        for folder in self.rounds():
+            if int(folder.name[1:]) > round or not (folder / INDEX).exists():
+                shutil.rmtree(folder)
+
+    def rounds(self) -> list[Path]:
+        """The folders of the rounds, oldest first."""
+        return sorted(self.folder.glob("r*")) if self.folder.is_dir() else []
+
+    def merge(self, path: Path, round: int) -> Digest | None:
+        """One file of the rounds up to the given one; None where nothing was to be kept.
+
+        Raises:
+            Corrupted: Where one of them is missing.
+        """
+        columns: dict[str, Column] = {}
+        for number in range(max(1, round - self.record.last + 1), round + 1):
+            folder = self.folder / f"r{number:06}"
+            if not (folder / INDEX).exists():
+                raise Corrupted(f"{folder}: round {number} of the transcript is missing; run again")
+            for name, (dtype, shape, place) in read_json(folder / INDEX).items():
+                columns[f"{folder.name}/{name}"] = Column(DTYPES[dtype], tuple(shape), folder / place)
+        return write_columns(path, columns, secret=True) if columns else None
+
+    def _wants(self, name: str) -> bool:
+        return not self.record.parts or name in self.record.parts
+
+    def _told(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the server sent, as far as it is written down: nothing is asked of names that only go down."""
+        return {
+            n: v for n, v in sent.items() if n in self._chosen or (n not in self._schema and self._wants(n))
+        }
+
+
+class _Spool:
+    """The columns of one round while it runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._clients = folder, 0
+        self._files: dict[str, IO[bytes]] = {}
+        self._index: dict[str, tuple[str, list[int], str]] = {}
+        with writing(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+
+    def take(self, exchange: Exchange, chosen: set[str], each: dict[str, Tensor], *, posts: bool) -> None:
+        received = exchange.received
+        self.append("cohort", received.cohort)
+        self.append("examples", received.examples)
+        for name, letter in each.items():
+            self.append(f"each/{name}", letter)
+        for name in sorted(chosen):
+            value = received.values[name]
+            if isinstance(value, Rows):
+                client, place = (value.row >= 0).nonzero(as_tuple=True)
+                self.append(f"{name}/client", (client + self._clients).to(torch.int32))
+                self.append(f"{name}/row", value.row[client, place].to(torch.int32))
+                self.append(f"{name}/value", value.value[client, place])
+            else:
+                self.append(name, value)
+        if posts and received.posts.values:
+            self.append("posts/owner", received.posts.owner)
+            for name, post in received.posts.values.items():
+                self.append(f"posts/{name}", post)
+        self._clients += len(received.cohort)
+
+    def append(self, name: str, value: Tensor, *, grows: bool = True) -> None:
+        """More of a column: along its first axis, or all of it at once."""
+        path = self.folder / str(len(self._index))
+        with writing(path):
+            if name not in self._files:
+                self._files[name] = path.open("wb")
+                shape = [0, *value.shape[1:]] if grows else list(value.shape)
+                self._index[name] = (NAMES[value.dtype], shape, path.name)
+            if grows:
+                self._index[name][1][0] += len(value)
+            self._files[name].write(raw(value))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            with writing(self.folder):
+                file.close()
+        write_json(self.folder / INDEX, self._index, secret=True, indent=None)

@@ -1,0 +1,96 @@
+"""A result: all that a report needs of a run, as ``result.json``, readable without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from veilrec.disk import read_json, write_json
+from veilrec.errors import BadInput, Corrupted
+
+__all__ = ["RESULT", "Result", "Utility"]
+
+RESULT, VERSION = "result.json", 1
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How good the lists were that users saw, in the selected state.
+
+    Attributes:
+        test, validation: Means over users by metric@k.
+        floor: What popularity reaches on the same test items and candidates.
+        collapsed: Whether the model is below that floor, by the metric that selected.
+        select: That metric.
+        protocol: Split, candidates and ties in words; tables with different ones must not be merged.
+        users: How many were tested.
+    """
+
+    test: Mapping[str, float]
+    validation: Mapping[str, float]
+    floor: Mapping[str, float]
+    collapsed: bool
+    select: str
+    protocol: str
+    users: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run leaves.
+
+    Attributes:
+        utility: How good the lists were.
+        selected, rounds: The round whose state was kept, and how many were run.
+        stopped: What ended training: ``rounds``, ``patience`` or ``defence``.
+        traffic: Bytes up and down: mean and maximum per client and round, total, and by kind of message.
+        timing: Seconds by phase, and peak memory in bytes.
+        environment: Versions, device, cores.
+        data: Counts, and what was dropped on the way in.
+        settings: The experiment in plain words and numbers.
+        attacks: What attacks found out, by name.
+        files: The other files of the run directory, by name, with checksum and size.
+        fingerprint, data_fingerprint: Hashes of recipe and data together, and of the data.
+    """
+
+    utility: Utility
+    selected: int
+    rounds: int
+    stopped: str
+    traffic: Mapping[str, Any]
+    timing: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    data: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    fingerprint: str
+    data_fingerprint: str
+    attacks: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write ``result.json``, which says that the run is finished."""
+        write_json(folder / RESULT, {"version": VERSION, **asdict(self)})
+
+    @classmethod
+    def load(cls, folder: Path) -> Result:
+        """The result of a finished run.
+
+        Raises:
+            BadInput: Where there is none.
+            Corrupted: Where it is not what `save` wrote.
+        """
+        path = folder / RESULT
+        if not path.is_file():
+            raise BadInput(
+                path, "no such file: not a finished run", "finish it with --resume, or name another folder"
+            )
+        values = read_json(path)
+        if (version := values.pop("version", None)) != VERSION:
+            raise BadInput(path, f"written as version {version}", f"this veilrec reads version {VERSION}")
+        try:
+            known = {f.name: values[f.name] for f in fields(cls)}
+            return cls(**{**known, "utility": Utility(**known["utility"])})
+        except (KeyError, TypeError) as cause:
+            raise Corrupted(f"{path}: lacks {cause}; restore the file") from cause

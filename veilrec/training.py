@@ -1,0 +1,188 @@
+"""Training: rounds with all that is written down meanwhile, and the way back in after a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from veilrec.checkpoint import Checkpoints, Saved
+from veilrec.clock import Clock
+from veilrec.disk import Digest
+from veilrec.errors import Corrupted, Interrupted
+from veilrec.interrupt import GRACE, Stop
+from veilrec.journal import EMPTY, Journal
+from veilrec.params import Params
+from veilrec.protocol import State
+from veilrec.recorder import Recorder
+from veilrec.rounds import Federation
+from veilrec.selection import Selection
+from veilrec.traffic import Traffic
+from veilrec.uploads import Exchange
+
+__all__ = ["Progress", "Training"]
+
+Progress = Callable[[str, int, int, Mapping[str, float] | None], None]
+"""Told of ``(phase, done, total, row)``: clients within a round, then rounds with their metrics."""
+
+CHEAP = 4  # checkpoints may take at most one part in so many of the time
+
+
+@dataclass
+class Training:
+    """One run's rounds.
+
+    Attributes:
+        federation: What is trained.
+        checkpoints, recorder, metrics, timing: What is written.
+        stop: Tells when somebody wants it to end.
+        progress: Is told how far it is.
+        seconds: Between two checkpoints; 0 for one after each round, None for none.
+        rows: The metrics so far.
+    """
+
+    federation: Federation
+    checkpoints: Checkpoints
+    recorder: Recorder
+    metrics: Journal
+    timing: Journal
+    stop: Stop
+    progress: Progress
+    seconds: float | None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.selection = Selection(self.federation.evaluation.select, self.federation.plan.patience)
+        self._done, self._saved = 0, -1  # clients of this round; round of the last checkpoint
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """The byte counter."""
+        fed = self.federation
+        up, down = (make(fed.model, fed.plan.dtype) for make in (fed.protocol.schema, fed.protocol.letter))
+        return Traffic(up, down, len(fed.clients), fed.clients.n_seats)
+
+    def begin(self) -> State:
+        """The state to go on from: the newest checkpoint's, or a fresh one.
+
+        Raises:
+            Corrupted: Where there were checkpoints and none can be used.
+        """
+        saved = self.checkpoints.latest(self._fault)
+        if saved is not None:
+            return self._take_up(saved)
+        if self.metrics.path.exists() and self.metrics.path.stat().st_size:
+            raise Corrupted(f"{self.checkpoints.folder}: no checkpoint is left; start again in another folder")
+        for journal in (self.metrics, self.timing):
+            journal.rewind(EMPTY)
+        self.recorder.rewind(0)
+        state = self.federation.start()
+        self._checkpoint(state)
+        return state
+
+    def run(self, state: State) -> State:
+        """Rounds to the end.
+
+        Raises:
+            Interrupted: After a signal, when the last finished round is on disk.
+        """
+        watch = (self.traffic, self.recorder, self.clock, self._tell, self.stop)
+        if not self._over(state):
+            self.clock.begin()
+            with closing(self.federation.rounds(state, watch=watch, history=self.rows)) as rounds:  # type: ignore[type-var]
+                for state, row in rounds:  # noqa: B020: each round's state replaces the one before
+                    self._finish(state, row)
+                    if self.selection.exhausted:
+                        break
+        self._checkpoint(state)
+        return state
+
+    def selected(self, state: State) -> State:
+        """The state that validation chose, or the last one where nothing was validated."""
+        if self.selection.round in (0, state.round):
+            return state
+        return self.checkpoints.load(self.selection.round, self.federation.start())[0]
+
+    @property
+    def reason(self) -> str:
+        """What ended training."""
+        if self.selection.exhausted:
+            return "patience"
+        return "rounds" if len(self.rows) >= self.federation.plan.rounds else "defence"
+
+    def _finish(self, state: State, row: dict[str, Any]) -> None:
+        """After each round: write down what it brought, and see whether to go on."""
+        looked = self.selection.metric in row
+        row |= self.traffic.finish(state.posts)
+        self.recorder.finish()
+        self.rows.append(row)
+        self.metrics.append(row)
+        self.timing.append({"round": state.round, **self.clock.finish(looked=looked)})
+        if self.selection.look(row):
+            self.checkpoints.select(state, self._extra())
+        self._done = 0
+        self.progress("rounds", state.round, self.federation.plan.rounds, row)
+        if self.stop.asked:
+            self.stop.relax()
+            self._checkpoint(state)
+            raise Interrupted(f"stopped after round {state.round}; continue with --resume")
+        if self._due():
+            self._checkpoint(state)
+
+    def _due(self) -> bool:
+        """Whether it is time for a checkpoint: a round too long for the grace of a signal is one, too."""
+        if not self.seconds:
+            return self.seconds is not None
+        cost, clock = CHEAP * self.clock.cost, self.clock
+        return clock.age >= max(self.seconds, cost) or clock.round >= max(GRACE, cost)
+
+    def _checkpoint(self, state: State) -> None:
+        if self.seconds is None or self._saved == state.round:
+            return
+        with self.clock.checkpoint():
+            self.recorder.sync()
+            journals = {journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)}
+            notes = {"selection": self.selection.state(), "journals": journals}
+            self.checkpoints.write(state, self._extra(), notes, self.selection.round)
+        self._saved = state.round
+
+    def _extra(self) -> dict[str, Params]:
+        return {"traffic": self.traffic.state()}
+
+    def _fault(self, saved: Saved) -> str:
+        """What is wrong with a checkpoint beside its own files."""
+        for journal in (self.metrics, self.timing):
+            if not journal.matches(_mark(saved, journal)):
+                return f"{journal.path.name} does not match its checksum"
+        return ""
+
+    def _take_up(self, saved: Saved) -> State:
+        state, extra = self.checkpoints.load(saved.round, self.federation.start())
+        self.rows = self.metrics.rewind(_mark(saved, self.metrics))
+        self.timing.rewind(_mark(saved, self.timing))
+        self.recorder.rewind(saved.round)
+        self.traffic.restore(extra["traffic"], state.posts)
+        self.selection = Selection.of(saved.notes["selection"])
+        self._saved = saved.round
+        return state
+
+    def _over(self, state: State) -> bool:
+        """Whether training had ended when the checkpoint was written."""
+        ended = self.selection.exhausted or state.round >= self.federation.plan.rounds
+        return ended or (bool(self.rows) and self.federation.defence.stop(state, list(self.rows)))
+
+    def _tell(self, exchange: Exchange) -> None:
+        self._done += len(exchange.received.cohort)
+        self.progress("clients", self._done, self._cohort, None)
+
+    @cached_property
+    def _cohort(self) -> int:
+        return len(self.federation.sample(0))
+
+
+def _mark(saved: Saved, journal: Journal) -> Digest:
+    return Digest(**saved.notes["journals"][journal.path.name])

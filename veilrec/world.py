@@ -1,0 +1,78 @@
+"""The world of a run on disk: the log with what was held out, attributes, original ids and titles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from veilrec.disk import Digest, digest, read_json, write_json
+from veilrec.errors import Corrupted
+from veilrec.interactions import Interactions
+from veilrec.params import Params
+from veilrec.tensors import read, write
+
+__all__ = ["IDS", "WORLD", "load_world", "save_world"]
+
+WORLD, IDS = "world.safetensors", "ids.json"
+COLUMNS = ("user", "item", "rating", "time")
+TRAIN, VALIDATION, TEST = 0, 1, 2
+
+
+def save_world(folder: Path, data: Interactions) -> dict[str, Digest]:
+    """Write two files that only their owner may read."""
+    split = data.leave_one_out()
+    tensors: Params = {name: value for name in COLUMNS if (value := getattr(data, name)) is not None}
+    tensors |= {"split": _roles(data, split.validation, split.test)}
+    tensors |= {"validation": split.validation, "test": split.test}
+    tensors |= {f"attributes/{name}": value for name, value in data.attributes.items()}
+    if data.features is not None:
+        tensors["features"] = data.features
+    ids = {
+        "name": data.name,
+        "users": list(data.user_ids),
+        "items": list(data.item_ids),
+        "titles": None if data.texts is None else list(data.texts),
+        "classes": {name: list(names) for name, names in data.classes.items()},
+        "report": list(data.report),
+    }
+    saved = {WORLD: write(folder / WORLD, tensors, secret=True)}
+    write_json(folder / IDS, ids, secret=True, indent=None)
+    return {**saved, IDS: digest(folder / IDS)}
+
+
+def load_world(folder: Path) -> Interactions:
+    """The log as it was, so that it is split again in the same way."""
+    tensors, ids = read(folder / WORLD), read_json(folder / IDS)
+    try:
+        return Interactions(
+            user=tensors["user"],
+            item=tensors["item"],
+            n_users=len(ids["users"]),
+            n_items=len(ids["items"]),
+            user_ids=ids["users"],
+            item_ids=ids["items"],
+            rating=tensors.get("rating"),
+            time=tensors.get("time"),
+            attributes=_under(tensors, "attributes/"),
+            classes=ids["classes"],
+            features=tensors.get("features"),
+            texts=ids["titles"],
+            report=tuple(ids["report"]),
+            name=ids["name"],
+        )
+    except (KeyError, TypeError) as cause:
+        raise Corrupted(f"{folder / IDS}: lacks {cause}; restore the file") from cause
+
+
+def _under(tensors: Params, prefix: str) -> Params:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _roles(data: Interactions, validation: Tensor, test: Tensor) -> Tensor:
+    """``[events]`` what each is for: 0 training, 1 validation, 2 test. A pair occurs once, so items tell."""
+    roles = torch.full((len(data),), TRAIN, dtype=torch.uint8)
+    roles[data.item == validation[data.user]] = VALIDATION
+    roles[data.item == test[data.user]] = TEST
+    return roles
