@@ -68,13 +68,13 @@ class Scene:
 
     @classmethod
     def of(cls, model: Recommender, clients: Clients, *, size: int = 4, seed: int = 0) -> Scene:
-        """The second step of a pass, where the smaller clients are padded or done."""
+        """A step of a pass in which some clients are padded."""
         cohort = torch.tensor(sorted(range(len(clients)), key=lambda k: -clients.sizes[k]))
         keys = Keys.seed(seed).fold(clients.tags[cohort])
         portion = Portion.draw(
             clients, cohort, keys, epochs=1, negatives=3, history=model.history, dtype=torch.float64
         )
-        active, batch = list(portion.steps(0, size))[1]
+        active, batch = next((a, b) for a, b in portion.steps(0, size) if not b.weight.all())
         own = Keys(keys.value[:active])
         params = {}
         for name in model.names():

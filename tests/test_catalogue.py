@@ -156,10 +156,10 @@ def test_an_installed_package_adds_entries(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(str(tmp_path))
     points = {"veilrec.defences": ["their_defences:Shrink"], "veilrec.models": ["their_defences"]}
 
-    def entry_points(*, group: str) -> list[metadata.EntryPoint]:
+    def entry_points_of(group: str) -> list[metadata.EntryPoint]:
         return [metadata.EntryPoint("x", value, group) for value in points.get(group, [])]
 
-    monkeypatch.setattr(catalogue, "entry_points", entry_points)
+    monkeypatch.setattr(catalogue, "entry_points_of", entry_points_of)
     assert catalogue.find("defences", "shrink").__module__ == "their_defences"
     assert "Shrink" not in catalogue.entries("models"), "a module is searched for the kind of its group"
     points["veilrec.attacks"] = ["their_defences:Shrink"]

@@ -19,7 +19,7 @@ from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.params import Rows
 from veilrec.plan import Plan
-from veilrec.portion import Portion
+from veilrec.portion import Portion, Step
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.store import Store
@@ -222,9 +222,9 @@ def private_parts_are_lost(patch: pytest.MonkeyPatch) -> None:
 def padding_counts_as_examples(patch: pytest.MonkeyPatch) -> None:
     original = Portion.steps
 
-    def steps_of(self: Portion, epoch: int, size: int) -> Any:
-        for active, batch in original(self, epoch, size):
-            yield active, batch._replace(weight=torch.ones_like(batch.weight))
+    def steps_of(self: Portion, epoch: int, size: int, **rest: Any) -> Any:
+        for batch, place in original(self, epoch, size, **rest):
+            yield Step(batch._replace(weight=torch.ones_like(batch.weight)), place)
 
     patch.setattr(Portion, "steps", steps_of)
 

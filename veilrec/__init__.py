@@ -1,4 +1,4 @@
-"""veilrec: recommenders on data that never leaves people's devices, what the server can still find out, and forgetting.
+"""veilrec trains recommenders on data that never leaves devices, measures what leaks, and makes it forget.
 
 The package is one line, and its modules are the stations:
 

@@ -7,7 +7,7 @@ import pkgutil
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -168,10 +168,16 @@ def _all(kind: str) -> Iterator[tuple[Entry, str]]:
     for info in pkgutil.iter_modules(package.__path__):
         module = import_module(f"{package.__name__}.{info.name}")
         yield from ((entry, module.__name__) for entry in offered(module, kind))
-    for point in entry_points(group=f"veilrec.{kind}"):
+    for point in entry_points_of(f"veilrec.{kind}"):
         yield from ((entry, f"entry point {point.value}") for entry in _installed(point, kind))
     for plugin in plugins.loaded():
         yield from ((entry, str(plugin.path)) for entry in offered(plugin.module, kind))
+
+
+@cache
+def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
+    """What installed packages add under a group; they are asked once in a process."""
+    return tuple(entry_points(group=group))
 
 
 def _installed(point: EntryPoint, kind: str) -> list[Entry]:

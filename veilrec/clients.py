@@ -29,7 +29,9 @@ class Batch(NamedTuple):
     item: Tensor  # [b] an item that user touched
     negative: Tensor  # [b, q] items that user did not touch
     weight: Tensor  # [b] 1, or 0 where the row is padding
-    history: Tensor  # [seats, t] the latest t items in time order, -1 where padded; t is what the model asks for
+    history: (
+        Tensor  # [seats, t] the latest t items in time order, -1 where padded; t is what the model asks for
+    )
     features: Tensor  # [seats, f]
     attributes: dict[str, Tensor]  # name → [seats], -1 unknown
     consents: dict[str, Tensor]  # name → [seats]
@@ -56,7 +58,9 @@ class Clients:
     tags: Tensor
 
     @classmethod
-    def phones(cls, split: Split, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None) -> Clients:
+    def phones(
+        cls, split: Split, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None
+    ) -> Clients:
         """One client per user."""
         seats = torch.arange(split.train.n_users)[:, None]
         return cls._seated(split, seats, id_hashes(split.train.user_ids), consent, keys)
@@ -90,8 +94,8 @@ class Clients:
         draw = (keys or Keys.seed(0)).fold("consent").fold(id_hashes(log.user_ids)).uniform()  # [users]
         taken = seats >= 0
         consents = {name: (draw < share.get(name, 0.0))[seats] & taken for name in log.attributes}
-        held = [torch.where(taken, items[seats], -1) for items in (split.validation, split.test)]
-        return cls(log, seats, *held, consents, tags)
+        validation, test = (torch.where(taken, held[seats], -1) for held in (split.validation, split.test))
+        return cls(log, seats, validation, test, consents, tags)
 
     def __len__(self) -> int:
         return len(self.seats)
@@ -130,7 +134,7 @@ class Clients:
         return Events.of(self.log, self.seats)
 
     def touched(self, cohort: Tensor) -> tuple[Tensor, Tensor]:
-        """The training events of some clients: ``[e]`` client · seats + seat, by position, and ``[e]`` items."""
+        """The training events of some clients: ``[e]`` position · seats + seat, and ``[e]`` items."""
         counts = torch.tensor([self.sizes[k] for k in cohort.tolist()], device=cohort.device)
         client = torch.repeat_interleave(torch.arange(len(cohort), device=cohort.device), counts)
         place = torch.arange(len(client), device=cohort.device)
@@ -151,8 +155,12 @@ class Clients:
             negative=none[:, :, None],
             weight=none.to(dtype),
             history=self.events.history(seats, history),
-            features=seat.new_zeros(*seat.shape, width, dtype=dtype) if features is None else features[seat].to(dtype),
-            attributes={name: torch.where(seats >= 0, a[seat], -1) for name, a in self.log.attributes.items()},
+            features=seat.new_zeros(*seat.shape, width, dtype=dtype)
+            if features is None
+            else features[seat].to(dtype),
+            attributes={
+                name: torch.where(seats >= 0, a[seat], -1) for name, a in self.log.attributes.items()
+            },
             consents={name: c[cohort] for name, c in self.consents.items()},
         )
 
@@ -196,7 +204,7 @@ class Events(NamedTuple):
         return cls(per_client, item, seat_of[user], rank, count[user], by_item - rank, first, count)
 
     def history(self, seats: Tensor, length: int) -> Tensor:
-        """``[c, seats, length]`` the latest items of each user in time order, -1 in front where there are fewer."""
+        """``[c, seats, length]`` each user's latest items in time order, -1 in front of shorter ones."""
         if length == 0:
             return seats.new_full((*seats.shape, 0), -1)
         user = seats.clamp(min=0)

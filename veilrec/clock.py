@@ -1,4 +1,4 @@
-"""The clock: seconds by phase and the memory at its peak. Nothing here is reproducible, so it has files of its own."""
+"""The clock: seconds by phase, and memory at its peak; nothing that a second run would give again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-
-import torch
 
 from veilrec.uploads import Exchange
 
@@ -23,11 +21,12 @@ class Clock:
     Attributes:
         round: Seconds of the last round.
         cost: Seconds of the last checkpoint.
+        owed: Seconds of checkpoints that no row has told of yet.
     """
 
     def __init__(self) -> None:
         self.round = self.cost = 0.0
-        self._owed = 0.0  # seconds of checkpoints that no row has told of yet
+        self.owed = 0.0
         self.begin()
         self._written = self._start
 
@@ -44,8 +43,8 @@ class Clock:
         now = time.perf_counter()
         trained = self._passed if looked else now
         self.round = now - self._start
-        row = {"train": trained - self._start, "evaluate": now - trained, "checkpoint": self._owed}
-        self._owed = 0.0
+        row = {"train": trained - self._start, "evaluate": now - trained, "checkpoint": self.owed}
+        self.owed = 0.0
         self.begin()
         return {**{name: round(seconds, 6) for name, seconds in row.items()}, "peak_bytes": peak_memory()}
 
@@ -61,13 +60,14 @@ class Clock:
         yield
         self._written = time.perf_counter()
         self.cost = self._written - before
-        self._owed += self.cost
+        self.owed += self.cost
         self.begin()
 
 
 def total(rows: Sequence[Mapping[str, Any]], **more: float) -> dict[str, float]:
     """Seconds by phase over all rounds, further phases, all together, and the peak of memory."""
-    seconds = {phase: sum(row[phase] for row in rows) for phase in PHASES} | more
+    seconds = {phase: sum(row[phase] for row in rows) for phase in PHASES}
+    seconds |= {phase: seconds.get(phase, 0.0) + value for phase, value in more.items()}
     peak = max([peak_memory(), *(row["peak_bytes"] for row in rows)])
     named = {name: round(value, 3) for name, value in seconds.items()}
     return {**named, "total": round(sum(seconds.values()), 3), "peak_bytes": peak}
@@ -81,8 +81,3 @@ def peak_memory() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(most if sys.platform == "darwin" else most * 1024)
-
-
-def peak_device_memory(device: str) -> int:
-    """The most memory of the accelerator that tensors of this process have held, in bytes."""
-    return int(torch.cuda.max_memory_allocated(device)) if torch.device(device).type == "cuda" else 0

@@ -1,11 +1,11 @@
 """The contract of a defence, which is also the map of the line it stands on.
 
-    interactions → clients → local training → uploads → server ⟳ … → trained model
-                   prepare   attach           on_upload   stop        unlearn
-                             publish
-                             helper_loss
-                             penalty
-                             after_epoch
+interactions → clients → local training → uploads → server ⟳ … → trained model
+               prepare   attach           on_upload   stop        unlearn
+                         publish
+                         helper_loss
+                         penalty
+                         after_epoch
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Defence:
         return state
 
     def acts(self, hook: str) -> bool:
-        """Whether the defence does anything at a place, so that the engine can skip those where it does not."""
+        """Whether the defence does anything at a place; the engine skips those where it does not."""
         return overrides(self, Defence, hook)
 
 

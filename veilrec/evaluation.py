@@ -12,7 +12,7 @@ from torch.func import vmap
 
 from veilrec.clients import Batch, Clients
 from veilrec.errors import BadInput, nearest
-from veilrec.interactions import Interactions, id_hashes
+from veilrec.interactions import id_hashes
 from veilrec.keys import Keys, below
 from veilrec.metrics.ranking import METRICS, ranking
 from veilrec.model import Device, Recommender, bind, overrides
@@ -47,9 +47,13 @@ class Evaluation:
             if name not in METRICS:
                 raise BadInput("evaluation.metrics", f'no metric "{name}"', nearest(name, METRICS))
         if self.candidates < 0:
-            raise BadInput("evaluation.candidates", f"{self.candidates} items", "give a number, or 0 for all of them")
+            raise BadInput(
+                "evaluation.candidates", f"{self.candidates} items", "give a number, or 0 for all of them"
+            )
         if not self.ks or min(self.ks) < 1:
-            raise BadInput("evaluation.ks", f"lengths {list(self.ks)}", "give at least one number from 1 upwards")
+            raise BadInput(
+                "evaluation.ks", f"lengths {list(self.ks)}", "give at least one number from 1 upwards"
+            )
         known = [f"{name}@{k}" for name in self.metrics for k in self.ks]
         if self.select not in known:
             raise BadInput("evaluation.select", f'no metric "{self.select}"', nearest(self.select, known))
@@ -95,7 +99,9 @@ def evaluate(
         return clients.seats[cohort].reshape(-1)[tested], greater[tested], tied[tested]
 
     blocks = someone.split(max(1, evaluation.block // clients.n_seats))
-    user, greater, tied = (torch.cat(column).cpu() for column in zip(*workers.map(judge, blocks), strict=True))
+    user, greater, tied = (
+        torch.cat(column).cpu() for column in zip(*workers.map(judge, blocks), strict=True)
+    )
     order = user.argsort()
     return Scored(user[order], ranking(greater[order], tied[order], evaluation.metrics, evaluation.ks))
 
@@ -124,7 +130,12 @@ def _finite(scores: Tensor) -> Tensor:
 
 
 def scorer(
-    model: Recommender, protocol: Protocol, state: State, clients: Clients, dtype: torch.dtype, workers: Workers
+    model: Recommender,
+    protocol: Protocol,
+    state: State,
+    clients: Clients,
+    dtype: torch.dtype,
+    workers: Workers,
 ) -> Score:
     """The scores that users are shown in a given state."""
     shared = {n: model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
@@ -149,7 +160,7 @@ def scorer(
         def alone(params: Params, device: Device, items: Tensor | None) -> Tensor:
             return bind(mine, params, protocol.serve, device, items)  # type: ignore[no-any-return]
 
-        return vmap(alone, in_dims=(where, axes, None if items is None else 0))(params, device, items)  # type: ignore[no-any-return]
+        return vmap(alone, in_dims=(where, axes, None if items is None else 0))(params, device, items)
 
     return score
 
@@ -167,7 +178,7 @@ def popularity(clients: Clients) -> Score:
 
 
 def candidates(clients: Clients, n: int, split_seed: int = 0) -> Tensor:
-    """``[users, n]`` distinct items that each user never touched, drawn once; equal for all seeds of an experiment."""
+    """``[users, n]`` distinct items that each user never touched; equal for all seeds of an experiment."""
     log = clients.log
     seat = clients.seats >= 0
     held = [(clients.seats[seat & (h >= 0)], h[seat & (h >= 0)]) for h in (clients.validation, clients.test)]
@@ -177,7 +188,9 @@ def candidates(clients: Clients, n: int, split_seed: int = 0) -> Tensor:
     free = log.n_items - count
     if int(free.min()) < n:
         who, left = log.user_ids[int(free.argmin())], int(free.min())
-        raise BadInput("evaluation.candidates", f"{n} asked for, user {who} has {left} untouched items", "ask for fewer")
+        raise BadInput(
+            "evaluation.candidates", f"{n} asked for, user {who} has {left} untouched items", "ask for fewer"
+        )
     first = count.cumsum(0) - count
     owner = torch.div(pair, log.n_items + 1, rounding_mode="floor")
     gap = pair - (torch.arange(len(pair), device=pair.device) - first[owner])  # as in `clients.Events`

@@ -1,44 +1,210 @@
-"""An experiment: data, a model, a protocol, a defence and a plan become a result. The one file that knows everyone."""
+"""An experiment: data, model, protocol, defence and plan become a result. The file that knows everyone."""
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Shape
 
-import numpy
-import safetensors
 import torch
 
-import veilrec
-from veilrec import clock, folder
+from veilrec import folder
 from veilrec.attack import Attack, Threat
-from veilrec.checkpoint import Checkpoints
 from veilrec.clients import Clients
 from veilrec.defence import Chain, Defence
 from veilrec.defences.none import Undefended
-from veilrec.disk import Digest, atomic, digest
-from veilrec.errors import BadInput
-from veilrec.evaluation import Evaluation, Scored, evaluate, popularity
-from veilrec.fingerprint import data_fingerprint, describe, fingerprint, toml
+from veilrec.errors import BadInput, nearest
+from veilrec.evaluation import Evaluation
+from veilrec.fingerprint import describe, fingerprint, toml
 from veilrec.interactions import Interactions
-from veilrec.interrupt import Stop, stoppable
-from veilrec.journal import Journal
+from veilrec.interrupt import stoppable
 from veilrec.keys import Keys
 from veilrec.model import Recommender
 from veilrec.plan import Plan
-from veilrec.protocol import Protocol, State
+from veilrec.protocol import Protocol
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.recorder import Recorder
-from veilrec.result import RESULT, Result, Utility
+from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
-from veilrec.training import Progress, Training
+from veilrec.session import Session
+from veilrec.training import Progress
 from veilrec.transcript import Record
-from veilrec.workers import workers
-from veilrec.world import save_world
+from veilrec.world import IDS, save_world
+
+__all__ = ["Experiment", "Written"]
+
+SECONDS = 10.0  # between two checkpoints
+
+
+class Written(Shape):
+    """A recipe as its author wrote it: what an experiment that was made from one keeps of it."""
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Every setting, by section."""
+
+    def toml(self) -> str:
+        """The text that is stored with the run."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides a result.
+
+    Attributes:
+        data: The log.
+        model: Makes the recommender for so many items and so many users a device.
+        protocol, defence, plan, evaluation: How it is trained, guarded and judged.
+        attacks, threat: Who tries to find out what, by name.
+        record: What is written down of what the server saw.
+        seed: A seed is a whole run: initial weights, sampling, negatives, noise.
+        silos: Clients with many users each; 0 for one user a client.
+        consent: Share of users who post an attribute openly, for all attributes or by name.
+        split_seed: Decides candidates, consent and silos; equal for all seeds of a comparison.
+        device: ``cpu`` or ``cuda``.
+    """
+
+    data: Interactions
+    model: Callable[[int, int], Recommender]
+    protocol: Protocol = field(default_factory=FedAvg)
+    defence: Defence = field(default_factory=Undefended)
+    plan: Plan = field(default_factory=Plan)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    attacks: Mapping[str, Attack] = field(default_factory=dict)
+    threat: Threat | None = None
+    record: Record = field(default_factory=Record)
+    seed: int = 0
+    silos: int = 0
+    consent: float | Mapping[str, float] = 0.0
+    split_seed: int = 0
+    device: str = "cpu"
+
+    def federation(self) -> Federation:
+        """The clients of the data with the parts of the experiment.
+
+        Raises:
+            BadInput: Where parts do not go together.
+        """
+        _check_device(self.device)
+        self._check_consent()
+        split, keys = self.data.leave_one_out(), Keys.seed(self.split_seed)
+        if self.silos:
+            clients = Clients.silos(split, self.silos, consent=self.consent, keys=keys)
+        else:
+            clients = Clients.phones(split, consent=self.consent, keys=keys)
+        return Federation.of(
+            clients,
+            self.model(self.data.n_items, clients.n_seats),
+            self.protocol,
+            self.defence,
+            self.plan,
+            seed=self.seed,
+            evaluation=self.evaluation,
+            device=self.device,
+            split_seed=self.split_seed,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The experiment in plain words and numbers, in the sections of a recipe."""
+        data = {
+            "name": self.data.name,
+            "consent": self.consent,
+            "silos": self.silos,
+            "split_seed": self.split_seed,
+        }
+        defences = self.defence.of if isinstance(self.defence, Chain) else (self.defence,)
+        told = {
+            "seed": self.seed,
+            "data": describe(data),
+            "model": describe(self.model),
+            "protocol": describe(self.protocol),
+            "plan": describe(self.plan, named=False),
+            "defence": [describe(defence) for defence in defences],
+            "evaluation": describe(self.evaluation, named=False),
+            "record": describe(self.record, named=False),
+        }
+        if self.threat is not None:
+            told["threat"] = describe(self.threat, named=False)
+        return told | (
+            {"attack": [describe(attack) for attack in self.attacks.values()]} if self.attacks else {}
+        )
+
+    def run(
+        self,
+        out: Path | None = None,
+        *,
+        resume: bool = False,
+        recipe: Written | None = None,
+        progress: Progress | None = None,
+        world: bool = True,
+        checkpoint_seconds: float = SECONDS,
+    ) -> Result:
+        """Train, select on validation, test once.
+
+        Args:
+            out: The run directory, which must be new or empty; without one, only the result is left.
+            resume: Go on in a directory where a run was stopped; a finished run gives its result again.
+            recipe: Where the experiment comes from one, to be stored with the run.
+            progress: Is told ``(phase, done, total, row)``.
+            world: Whether the data is stored with the run, so that it can be used without its dataset.
+            checkpoint_seconds: Between two checkpoints; 0 for one after each round.
+
+        Raises:
+            BadInput: Before anything is written, where something cannot be right.
+            Interrupted: After SIGINT or SIGTERM; the run can be resumed.
+        """
+        federation = self.federation()
+        _check_federation(federation, self.record)
+        settings = self.settings() if recipe is None else dict(recipe.values)
+        device = torch.device(self.device).type
+        mark = fingerprint({**settings, "device": device}, federation.model, self.data)
+        with stoppable() as stop, folder.claim(out, resume=resume) as place:
+            if (place / RESULT).exists():
+                return _finished(place, mark)
+            if out is not None:
+                folder.write_recipe(place, toml(settings) if recipe is None else recipe.toml())
+                if world and not (place / IDS).exists():
+                    save_world(place, self.data)
+            session = Session(federation, self.data, self.record, place, out is not None, progress or _silent)
+            return session.run(stop, checkpoint_seconds, mark, settings)
+
+    def _check_consent(self) -> None:
+        for name in self.consent if isinstance(self.consent, Mapping) else ():
+            if name not in self.data.attributes:
+                fix = nearest(name, self.data.attributes)
+                raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
+
+
+def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
+    """Nobody wants to know."""
+
+
+def _finished(place: Path, mark: str) -> Result:
+    result = Result.load(place)
+    if result.fingerprint != mark:
+        raise BadInput(
+            place, "a finished run of another recipe or other data", "choose another folder with --out"
+        )
+    shutil.rmtree(
+        place / folder.SPOOL, ignore_errors=True
+    )  # left if the process died right after its last write
+    return result
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as cause:
+        raise BadInput("--device", f'no device "{device}"', 'use "cpu" or "cuda"') from cause
+    if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
+        raise BadInput("--device", f"{device} is not available here", 'use "cpu"')
+
+
+def _check_federation(federation: Federation, record: Record) -> None:
+    """Find out before any work whether the end can be reached."""
+    record.chosen(federation.protocol.schema(federation.model, federation.plan.dtype))
+    if not bool((federation.clients.test >= 0).any()):
+        raise BadInput("data", "no user has a test item", "give users at least two events")
+    _ = federation._candidates  # drawn once, and refused where a user has too few untouched items

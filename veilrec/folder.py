@@ -26,7 +26,7 @@ from veilrec.rounds import Federation
 from veilrec.tensors import read, write
 from veilrec.world import IDS, WORLD, load_world
 
-__all__ = ["Run", "claim", "load_run", "save_state", "write_per_user"]
+__all__ = ["Run", "claim", "load_run", "save_state", "write_per_user", "write_recipe"]
 
 RECIPE, MODEL, USERS, PER_USER = "recipe.toml", "model.safetensors", "users.safetensors", "per_user.csv"
 TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
@@ -66,8 +66,18 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
         yield out
 
 
+def write_recipe(folder: Path, text: str) -> None:
+    """Store the recipe once; a directory that holds another one and no checkpoint is not ours to fill."""
+    path = folder / RECIPE
+    if not path.exists():
+        with atomic(path) as sink:
+            sink.write(text.encode())
+    elif not (folder / CHECKPOINT).is_dir() and path.read_text(encoding="utf-8") != text:
+        raise BadInput(path, "another recipe", "choose another folder with --out")
+
+
 def save_state(folder: Path, state: State) -> dict[str, Digest]:
-    """Write a state as two files: what the server has, and what devices hold and post, for their owner only."""
+    """Write a state as two files: what the server has, and what devices hold, for their owner only."""
     server = {**state.server, **{f"memory/{name}": value for name, value in state.memory.items()}}
     store = state.devices
     client = (store.slot >= 0).nonzero().squeeze(1)

@@ -47,6 +47,14 @@ class Task:
                 names.append(name)
         return names
 
+    def tables(self) -> list[str]:
+        """The weights of which a device holds some rows."""
+        return [n for n in self.model.names() if self.model.parts[part_of(n)].rows == "item"]
+
+    def narrow(self) -> bool:
+        """Whether a step may read just the rows it names: the others stay, and no history is read."""
+        return self.stepper.plain and not self.model.history
+
     def held_still(self, name: str) -> bool:
         """Whether a device only measures the gradient of this weight."""
         return self.protocol.still() and self.model.parts[part_of(name)].scope is Scope.SHARED
@@ -91,21 +99,25 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.moving(helper=True)})
     state |= {name: value for name, value in own.items() if name in state}
     gradient = {n: torch.zeros_like(params[n]) for n in task.moving(helper=False) if task.held_still(n)}
-    examples = torch.tensor(portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype)
+    examples = torch.tensor(
+        portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
+    )
     loss = torch.zeros_like(examples)
     step = 0
     for epoch in range(task.epochs):
-        for active, batch in portion.steps(epoch, task.batch):
+        for batch, place in portion.steps(epoch, task.batch, narrow=task.narrow()):
+            active = len(batch.weight)
             keys = Keys(situation.keys.value[:active]).fold("step").fold(step)
             device = situation.device(portion, batch, keys, step)
             share = batch.weight.sum(1) / (examples[:active] * task.epochs)
-            _help(task, params, state, device, situation)
-            losses, slopes = _slopes(task, params, device, situation)
+            places = {} if place is None else dict.fromkeys(task.tables(), place)
+            read = _read(params, places, active)
+            _help(task, read, params, state, device, situation)
+            losses, slopes = _slopes(task, read, device, situation)
             loss[:active] += losses * share
-            for name in gradient:
-                wide = share.reshape(-1, *(1 for _ in slopes[name].shape[1:]))
-                gradient[name][:active] += slopes.pop(name) * wide
-            task.stepper.step(params, slopes, state)
+            measured = {name: slopes.pop(name) for name in gradient if name in slopes}
+            _measure(gradient, measured, share, places)
+            task.stepper.step(params, slopes, state, places)
             step += 1
         if task.defence.acts("after_epoch"):
             keys = situation.keys.fold("after").fold(epoch)
@@ -149,7 +161,7 @@ def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained)
 
 
 def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
-    """The stack of weights: what was sent (of item tables the rows a device touches) and what devices hold."""
+    """The stack of weights: what was sent (of item tables the touched rows) and what devices hold."""
     clients, params = len(portion.sizes), {}
     row = portion.known.rows.clamp(min=0)  # [c, l]
     for name in task.model.names():
@@ -164,11 +176,33 @@ def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
     return params
 
 
-def _slopes(task: Task, params: Params, device: Device, situation: Situation) -> tuple[Tensor, Params]:
+def _read(params: Params, places: Params, active: int) -> Params:
+    """The weights that a step reads: those of the first clients, of some tables only the rows in `places`."""
+    read = {}
+    for name, weight in params.items():
+        some = weight[:active].detach()
+        if name in places:
+            index = places[name].reshape(*places[name].shape, *(1 for _ in weight.shape[2:]))
+            some = some.gather(1, index.expand(*places[name].shape, *weight.shape[2:]))
+        read[name] = some
+    return read
+
+
+def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params) -> None:
+    """Add a step's share to the gradients of what is held still."""
+    for name, slope in slopes.items():
+        part = slope * share.reshape(-1, *(1 for _ in slope.shape[1:]))
+        if name in places:
+            index = places[name].reshape(*places[name].shape, *(1 for _ in slope.shape[2:]))
+            gradient[name][: len(slope)].scatter_add_(1, index.expand_as(part), part)
+        else:
+            gradient[name][: len(slope)] += part
+
+
+def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> tuple[Tensor, Params]:
     """``[active]`` losses and the gradient of each weight that moves or is measured."""
-    active = len(device.keys.value)
-    leaves = {n: params[n][:active].detach().requires_grad_() for n in task.moving(helper=False)}
-    rest = {n: w[:active].detach() for n, w in params.items() if n not in leaves}
+    leaves = {n: read[n].requires_grad_() for n in task.moving(helper=False)}
+    rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
         losses = _losses(task, {**leaves, **rest}, device, situation.axes())
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
@@ -192,7 +226,7 @@ def _mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) -
     def alone(params: Params, device: Device) -> Tensor:
         return bind(model, params, function, device)  # type: ignore[no-any-return]
 
-    return vmap(alone, in_dims=(0, axes))  # type: ignore[no-any-return]
+    return vmap(alone, in_dims=(0, axes))
 
 
 def helper_stepper(defence: Defence) -> Stepper:
@@ -200,14 +234,15 @@ def helper_stepper(defence: Defence) -> Stepper:
     return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
 
 
-def _help(task: Task, params: Params, state: Params, device: Device, situation: Situation) -> None:
+def _help(
+    task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
+) -> None:
     """One step of the helper parts, in the rounds in which they are trained."""
     names, helpers = task.moving(helper=True), task.defence.helpers
     if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
         return
-    active = len(device.keys.value)
-    leaves = {n: params[n][:active].detach().requires_grad_() for n in names}
-    rest = {n: w[:active].detach() for n, w in params.items() if n not in leaves}
+    leaves = {n: read[n].clone().requires_grad_() for n in names}  # a copy: `read` may be a view of `params`
+    rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
         losses = _mapped(task.model, task.defence.helper_loss, situation.axes())({**leaves, **rest}, device)
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)

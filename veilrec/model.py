@@ -48,14 +48,14 @@ class Recommender(nn.Module, ABC):
 
     @abstractmethod
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
-        """``[seats, n]``, higher is better: for the given items ``[seats, n]``, or for all of them in order."""
+        """``[seats, n]``, higher is better: of the given items ``[seats, n]``, or of all in order."""
 
     @abstractmethod
     def represent(self, batch: Batch) -> Tensor:
         """``[seats, dim]`` the vector that stands for a user: what defences guard and attacks want."""
 
     def scoring_user(self, batch: Batch) -> Tensor:
-        """``[seats, dim]`` the user vector that `loss` and `scores` use; a defence may add to it, `represent` stays."""
+        """``[seats, dim]`` the user vector that is scored with; a defence may add to it."""
         return self.represent(batch)
 
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
@@ -104,7 +104,9 @@ def bind(model: Recommender, params: Params, function: Callable[..., Any], *argu
 
     Not for two threads on one module: the weights are swapped in place for the time of the call.
     """
-    return functional_call(_Bound(model), {f"model.{n}": w for n, w in params.items()}, (function, *arguments))
+    return functional_call(
+        _Bound(model), {f"model.{n}": w for n, w in params.items()}, (function, *arguments)
+    )
 
 
 def overrides(entry: object, contract: type, method: str) -> bool:

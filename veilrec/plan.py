@@ -68,7 +68,7 @@ class Plan:
 
     def chunk_on(self, device: torch.device) -> int:
         """Devices trained at once: a CPU likes what fits its cache, a GPU as much as it can get."""
-        return self.chunk or (32 if device.type == "cpu" else 8192)
+        return self.chunk or (32 if device.type == "cpu" else 2048)
 
 
 LEAST = {

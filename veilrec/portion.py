@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from veilrec.clients import Batch, Clients
 from veilrec.keys import Keys, below
 
-__all__ = ["Portion"]
+__all__ = ["Portion", "Step"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Portion:
         cohort: ``[c]`` the clients.
         sizes: Events of each client, descending, so that those still at work are always a prefix.
         known: What does not change from step to step: rows, history, features, attributes, consents.
-        epochs: For each local pass ``(user, item, negative)``, shuffled: ``[c, p]``, ``[c, p]``, ``[c, p, q]``.
+        epochs: For each local pass, shuffled: user ``[c, p]``, item ``[c, p]``, negative ``[c, p, q]``.
     """
 
     cohort: Tensor
@@ -54,7 +55,9 @@ class Portion:
             passes.append((order, flat.untouched(own.fold("negatives"), negatives)[order]))
         base = flat.client[:, None] * clients.log.n_items  # one number for each (client, item)
         rows, local = _local_tables(
-            [base[:, 0] + flat.item, *(base + negative for _, negative in passes)], len(cohort), clients.log.n_items
+            [base[:, 0] + flat.item, *(base + negative for _, negative in passes)],
+            len(cohort),
+            clients.log.n_items,
         )
         known = clients.batch(cohort, history=history, rows=rows, dtype=dtype)
         item = local(base[:, 0] + flat.item)
@@ -68,8 +71,11 @@ class Portion:
             known = known._replace(history=seen)
         return cls(cohort, flat.sizes, known, padded)
 
-    def steps(self, epoch: int, size: int) -> Iterator[tuple[int, Batch]]:
-        """One local pass in batches of `size` events: how many clients still have data, and their batch."""
+    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
+        """One local pass in batches of `size` events, for the clients that still have data.
+
+        With `narrow`, a step that is not the only one reads a table of just the rows it needs.
+        """
         user, item, negative = self.epochs[epoch]
         counts = torch.tensor(self.sizes, device=item.device)
         for begin in range(0, self.sizes[0], size):
@@ -77,20 +83,46 @@ class Portion:
             end = min(begin + size, self.sizes[0])
             place = torch.arange(begin, end, device=item.device)
             weight = (place < counts[:active, None]).to(self.known.weight.dtype)
-            yield (
-                active,
-                prefix(self.known, active)._replace(
-                    user=user[:active, begin:end],
-                    item=item[:active, begin:end],
-                    negative=negative[:active, begin:end],
-                    weight=weight,
-                ),
+            batch = prefix(self.known, active)._replace(
+                user=user[:active, begin:end],
+                item=item[:active, begin:end],
+                negative=negative[:active, begin:end],
+                weight=weight,
             )
+            yield narrowed(batch) if narrow and self.sizes[0] > size else Step(batch, None)
+
+
+class Step(NamedTuple):
+    """One local step of the first clients of a portion."""
+
+    batch: Batch
+    place: (
+        Tensor | None
+    )  # [k, u] the rows of the local tables that the batch's ids mean; None for all of them
+
+
+def narrowed(batch: Batch) -> Step:
+    """The same step on the rows that it names; shorter clients are padded with rows nothing refers to."""
+    k, b, q = batch.negative.shape
+    index = torch.cat([batch.item, batch.negative.reshape(k, b * q)], 1)  # [k, b (1 + q)]
+    flag = torch.zeros(batch.rows.shape, dtype=torch.bool, device=index.device).scatter_(1, index, True)
+    client, row = flag.nonzero(as_tuple=True)
+    counts = flag.sum(1)
+    rank = torch.arange(len(row), device=index.device) - (counts.cumsum(0) - counts)[client]
+    place = index.new_zeros(k, int(counts.max()))
+    place[client, rank] = row
+    where = torch.empty_like(flag, dtype=torch.int64)  # only what was flagged is read
+    where[client, row] = rank
+    new = where.gather(1, index)
+    there = torch.arange(place.shape[1], device=index.device) < counts[:, None]
+    rows = torch.where(there, batch.rows.gather(1, place), -1)
+    return Step(batch._replace(rows=rows, item=new[:, :b], negative=new[:, b:].reshape(k, b, q)), place)
 
 
 def prefix(batch: Batch, k: int) -> Batch:
     """The batch of the first `k` clients."""
-    return Batch(*(v[:k] if isinstance(v, Tensor) else {n: a[:k] for n, a in v.items()} for v in batch))
+    cut = [v[:k] if isinstance(v, Tensor) else {n: a[:k] for n, a in v.items()} for v in batch]
+    return Batch(*cut)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -170,6 +202,8 @@ def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Te
     local = torch.arange(len(pair), device=pair.device) - (counts.cumsum(0) - counts)[owner]
     rows = pair.new_full((n_clients, int(counts.max())), -1)
     rows[owner, local] = pair - owner * n_items
-    where = torch.empty(n_clients * n_items, dtype=torch.int64, device=pair.device)  # only touched entries are read
+    where = torch.empty(
+        n_clients * n_items, dtype=torch.int64, device=pair.device
+    )  # only touched entries are read
     where[pair] = local
     return rows, _Local(where)

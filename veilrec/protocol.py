@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-
 import torch
 from torch import Tensor
 
@@ -26,7 +25,7 @@ class State:
     Attributes:
         round: How many rounds are done.
         server: What only the server stores: the SHARED parts, or a hidden model.
-        devices: EXPOSED and PRIVATE parts with their optimiser state; deployed, each device keeps its own row.
+        devices: EXPOSED and PRIVATE parts and their optimiser state; deployed, each device keeps its own.
         memory: Whatever else a protocol keeps, e.g. last round's sequences or the server optimiser's state.
         posts: Consenting users' latest posts.
     """
@@ -47,7 +46,7 @@ class Protocol(ABC):
     """
 
     def still(self) -> bool:
-        """True where devices only measure the gradient of SHARED parts and leave moving them to the server."""
+        """True where devices only measure the gradient of SHARED parts; moving them is the server's part."""
         return False
 
     @abstractmethod
@@ -56,7 +55,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
-        """Server → devices. SHARED tables go down whole: pulling rows would tell the server what a user touches."""
+        """Server → devices. SHARED tables go down whole: asking for rows would tell what a user touches."""
 
     def objective(self, model: Recommender, device: Device) -> Tensor:
         """Device. What local training minimises, before any defence adds to it."""

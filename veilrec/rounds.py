@@ -135,7 +135,7 @@ class Federation:
         """Devices of similar size, side by side: the largest first."""
         sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
         order = sizes.argsort(descending=True, stable=True).to(cohort.device)
-        return cohort[order].split(self.plan.chunk_on(cohort.device))
+        return list(cohort[order].split(self.plan.chunk_on(cohort.device)))
 
     def client_keys(self, cohort: Tensor, round: int) -> Keys:
         """Each client's own keys for a round, ``[c]``."""
@@ -171,8 +171,10 @@ class Federation:
         trained_state = {**trained.params, **trained.optimiser}
         return sent, uploads, {name: trained_state[name].detach() for name in own}
 
-    def _work(self, pool: Workers, state: State, cohort: Tensor, trains: Container[str] | None) -> Iterator[Done]:
-        """A cohort's work, chunk by chunk, in order; a failure is traced to the first client that fails alone."""
+    def _work(
+        self, pool: Workers, state: State, cohort: Tensor, trains: Container[str] | None
+    ) -> Iterator[Done]:
+        """A cohort's work, chunk by chunk, in order; a failure is traced to a client that fails alone."""
 
         def begin() -> Iterator[tuple[Tensor, Sent, Params]]:
             for chunk in self.chunks(cohort):
@@ -180,7 +182,7 @@ class Federation:
 
         def work(part: tuple[Tensor, Sent, Params]) -> Done:
             chunk, sent, own = part
-            return self.respond(sent, state, own, chunk, self._task(pool.own(self.model), trains))
+            return self.respond(sent, state, own, chunk, self.task(pool.own(self.model), trains))
 
         try:
             yield from pool.map(work, begin())
@@ -189,7 +191,7 @@ class Federation:
 
     def _blame(self, failure: _Failed, state: State, trains: Container[str] | None) -> ClientFailed:
         """The first client of a failed chunk that also fails by itself."""
-        task = self._task(self.model, trains)
+        task = self.task(self.model, trains)
         for alone in failure.chunk.split(1):
             sent = self.protocol.send(state, alone, self.keys)
             try:
@@ -199,8 +201,9 @@ class Federation:
         names = f"one of {len(failure.chunk)}, first {self.clients.name(int(failure.chunk[0]))}"
         return ClientFailed(names, state.round + 1, failure.phase, failure.cause)
 
-    def _task(self, model: Recommender, trains: Container[str] | None = None) -> local.Task:
-        plan = self.plan
+    def task(self, model: Recommender | None = None, trains: Container[str] | None = None) -> local.Task:
+        """What devices are asked to do, with this thread's copy of the model."""
+        plan, model = self.plan, model or self.model
         return local.Task(model, self.protocol, self.defence, plan.stepper, plan.epochs, plan.batch, trains)
 
     def _fresh(self, cohort: Tensor) -> Params:
@@ -262,10 +265,14 @@ def _refuse(clients: Clients, model: Recommender, plan: Plan) -> None:
     """Settings that cannot work together, found before any work is done."""
     for name, part in model.parts.items():
         if part.rows == "item" and part.scope is not Scope.SHARED:
-            raise BadInput("model", f"item table {name!r} is {part.scope.value}", "item tables must be shared")
+            raise BadInput(
+                "model", f"item table {name!r} is {part.scope.value}", "item tables must be shared"
+            )
     counts = clients.log.counts
     if plan.negatives and int(counts.max() if len(counts) else 0) >= clients.log.n_items:
         who = clients.log.user_ids[int(counts.argmax())]
-        raise BadInput("plan.negatives", f"user {who} has touched every item", "drop that user or set it to 0")
+        raise BadInput(
+            "plan.negatives", f"user {who} has touched every item", "drop that user or set it to 0"
+        )
     if not any(clients.sizes):
         raise BadInput("data", "no user has an event left to train on", "give users at least three events")

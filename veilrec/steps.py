@@ -46,11 +46,25 @@ class Stepper:
                 state[f"t/{name}"] = weight.new_zeros(len(weight))
         return state
 
-    def step(self, params: Params, gradients: Params, state: Params) -> None:
-        """One step of the first clients, as many as there are gradients: changes `params` and `state` in place."""
+    @property
+    def plain(self) -> bool:
+        """Whether a row whose gradient is zero stays where it is."""
+        return self.kind == "sgd" and not self.momentum
+
+    def step(
+        self, params: Params, gradients: Params, state: Params, places: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """One step, in place, of the first clients: as many as there are gradients.
+
+        A plain step may be given only some rows of a table: `places` says which, ``[k, u]`` by name.
+        """
         for name, gradient in gradients.items():
             lr, active = rate_of(self.lr, name), len(gradient)
             weight = params[name][:active]
+            if places and name in places:
+                index = places[name].reshape(*places[name].shape, *(1 for _ in gradient.shape[2:]))
+                weight.scatter_add_(1, index.expand_as(gradient), gradient * -lr)
+                continue
             if self.kind == "adam":
                 m, v, t = (state[f"{kind}/{name}"][:active] for kind in "mvt")
                 weight.sub_(self._adam(gradient, m, v, t), alpha=lr)
@@ -61,7 +75,7 @@ class Stepper:
                 weight.sub_(gradient, alpha=lr)
 
     def _adam(self, gradient: Tensor, m: Tensor, v: Tensor, t: Tensor) -> Tensor:
-        """The direction of Kingma and Ba's Algorithm 1, with the bias of each client's own step count removed."""
+        """The direction of Kingma and Ba's Algorithm 1; the bias correction uses each client's own count."""
         first, second = self.betas
         t.add_(1)
         m.mul_(first).add_(gradient, alpha=1 - first)

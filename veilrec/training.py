@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
+
+import torch
 
 from veilrec.checkpoint import Checkpoints, Saved
 from veilrec.clock import Clock
@@ -76,7 +77,9 @@ class Training:
         if saved is not None:
             return self._take_up(saved)
         if self.metrics.path.exists() and self.metrics.path.stat().st_size:
-            raise Corrupted(f"{self.checkpoints.folder}: no checkpoint is left; start again in another folder")
+            raise Corrupted(
+                f"{self.checkpoints.folder}: no checkpoint is left; start again in another folder"
+            )
         for journal in (self.metrics, self.timing):
             journal.rewind(EMPTY)
         self.recorder.rewind(0)
@@ -94,7 +97,7 @@ class Training:
         if not self._over(state):
             self.clock.begin()
             with closing(self.federation.rounds(state, watch=watch, history=self.rows)) as rounds:  # type: ignore[type-var]
-                for state, row in rounds:  # noqa: B020: each round's state replaces the one before
+                for state, row in rounds:
                     self._finish(state, row)
                     if self.selection.exhausted:
                         break
@@ -105,7 +108,9 @@ class Training:
         """The state that validation chose, or the last one where nothing was validated."""
         if self.selection.round in (0, state.round):
             return state
-        return self.checkpoints.load(self.selection.round, self.federation.start())[0]
+        blank = torch.full_like(state.devices.slot, -1)
+        state.devices.restore({"slot": blank})  # the last state makes room for the selected one
+        return self.checkpoints.load(self.selection.round, state)[0]
 
     @property
     def reason(self) -> str:
@@ -145,7 +150,9 @@ class Training:
             return
         with self.clock.checkpoint():
             self.recorder.sync()
-            journals = {journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)}
+            journals = {
+                journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)
+            }
             notes = {"selection": self.selection.state(), "journals": journals}
             self.checkpoints.write(state, self._extra(), notes, self.selection.round)
         self._saved = state.round

@@ -54,7 +54,7 @@ class Uploads:
         values: By name, client axis first. A part whose rows are items is `Rows`: only what was touched.
         examples: ``[c]`` how much data stands behind each upload.
         posts: What consenting users of this chunk posted openly.
-        loss: ``[c]`` mean training loss. It stays on the devices: for progress bars and alarms, never for attacks.
+        loss: ``[c]`` mean training loss. It stays on the devices: for progress bars, never for attacks.
     """
 
     cohort: Tensor

@@ -17,7 +17,13 @@ from veilrec.params import Message, Params, Rows
 __all__ = ["Schema", "Spec", "check", "decode", "encode", "one", "size"]
 
 ROWS = "#rows"  # the name under which the row numbers of a table travel
-NAMES = {torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32", torch.bool: "BOOL"}
+NAMES = {
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.bool: "BOOL",
+}
 ORDER = list(NAMES)  # the order in which safetensors lays out its tensors: widest first, then by name
 
 
@@ -63,7 +69,9 @@ def decode(data: bytes, schema: Schema, *, sender: str = "message") -> Message:
         if missing := wanted - flat.keys():
             raise BadInput(sender, f"lacks {sorted(missing)[0]!r}", "send what the schema declares")
         value = flat.pop(name)
-        message[name] = value if spec.table is None else Rows(_numbers(flat.pop(name + ROWS), name, sender), value)
+        message[name] = (
+            value if spec.table is None else Rows(_numbers(flat.pop(name + ROWS), name, sender), value)
+        )
     if flat:
         raise BadInput(sender, f"undeclared {sorted(flat)[0]!r}", "send only what the schema declares")
     check(message, schema, sender=sender)
@@ -93,7 +101,9 @@ def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sende
 def _numbers(row: Tensor, name: str, sender: str) -> Tensor:
     """Row numbers as they came over the wire, where padding does not travel."""
     if row.dtype != torch.int32 or row.dim() != 1 or bool((row < 0).any()):
-        raise BadInput(sender, f"rows of {name!r} are not a list of numbers from 0 upwards", "send int32 numbers")
+        raise BadInput(
+            sender, f"rows of {name!r} are not a list of numbers from 0 upwards", "send int32 numbers"
+        )
     return row.long()
 
 
@@ -102,7 +112,9 @@ def _check_rows(row: Tensor, table: int, name: str, sender: str) -> None:
     before, after = row[..., :-1], row[..., 1:]
     ascending = bool((((before >= 0) & (after > before)) | (after < 0)).all())  # padding only at the end
     if not (inside and ascending):
-        raise BadInput(sender, f"rows of {name!r} are not ascending numbers below {table}", "send each row once")
+        raise BadInput(
+            sender, f"rows of {name!r} are not ascending numbers below {table}", "send each row once"
+        )
 
 
 def one(message: Message, k: int) -> Message:

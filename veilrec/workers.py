@@ -45,7 +45,7 @@ class Workers:
                 future.cancel()
 
     def own(self, model: Recommender) -> Recommender:
-        """This thread's copy of a module: `functional_call` swaps weights in place and is not for two threads."""
+        """This thread's copy of a module: `bind` swaps weights in place and is not for two threads."""
         if self.pool is None:
             return model
         copies = self.local.__dict__.setdefault("models", {})

@@ -171,13 +171,17 @@ def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Intera
     if case.name == FLOOR:
         pytest.skip("the floor knows no user")
     clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)
-    judge = Evaluation(ks=(1,), select="hr@1")
+    judge = Evaluation(ks=(1, 2), select="hr@2")
     fed = federation(
-        clients, case.build(24, clients.n_seats), evaluation=judge, optimiser="adam", lr=0.03, epochs=3, batch=16
+        clients, case.build(24, clients.n_seats), evaluation=judge, rounds=30, optimiser="adam", lr=0.05, batch=16
     )
-    state = run(fed, 30)
-    assert fed.evaluate(state).means()["hr@1"] > 0.9
-    assert fed.evaluate(state, "validation").means()["hr@1"] > 0.4  # the test item is as good an answer
+    best, score = -1.0, 0.0  # as in a real run: chosen on validation items, then looked at once
+    for state, _ in fed.rounds(fed.start()):
+        look = fed.evaluate(state, "validation").means()["hr@2"] if state.round % 10 == 0 else -1.0
+        if look > best:
+            best, score = look, fed.evaluate(state).means()["hr@1"]
+    assert best > 0.9  # the test item is as good an answer: two places for two items
+    assert score > 0.9
 
 
 def test_a_part_can_be_exposed(case: Case, checkerboard: Interactions) -> None:

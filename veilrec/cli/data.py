@@ -12,16 +12,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilrec.cli.arguments import DataDir, Json
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, VeilrecError
 
 if TYPE_CHECKING:
     from veilrec.datasets.delimited import Options, Reading, Sources
 
 __all__ = ["app"]
 
-app = typer.Typer(help="See, get and import datasets.", no_args_is_help=True)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-Column = Annotated[str | None, typer.Option(metavar="COLUMN", show_default=False)]
+
+app = typer.Typer(help="See, get and import datasets.", no_args_is_help=True)
+
+Dataset = Annotated[
+    str, typer.Argument(metavar="NAME", help="As `veilrec data list` has it.", show_default=False)
+]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="CSV, TSV, .inter, a zip, or a folder of .inter.", show_default=False
+    ),
+]
+Name = Annotated[str | None, typer.Option(help="What to call it; by default as the file.")]
+User = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of users: its name or number.")]
+Item = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of items.")]
+Rating = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of ratings; - for none.")]
+Time = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of times; - for none.")]
+People = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one row a user.")]
+Attribute = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="An attribute to take, of --attributes or of the log; repeatable."),
+]
+Borders = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=A,B", help="Cut numbers into groups: age=35,45; repeatable.")
+]
+Titles = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one row an item.")]
+Separator = Annotated[str | None, typer.Option("--sep", help="Separator of the log: tab, ',', '::' …")]
+Header = Annotated[bool | None, typer.Option(help="Whether the first line has the names.")]
+Encoding = Annotated[str | None, typer.Option(help="By default UTF-8.")]
+TimeFormat = Annotated[str | None, typer.Option(help="How dates are written, as in %d.%m.%Y.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what would otherwise be dropped.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace a dataset of the same name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Store without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show how it is understood, store nothing.")]
 
 
 @app.command("list")
@@ -37,79 +69,204 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show(
-    name: Annotated[str, typer.Argument(help="A dataset of `veilrec data list`.", show_default=False)],
-    data_dir: DataDir = None,
-    as_json: Json = False,
-) -> None:
+def show(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show a dataset: counts, long tail, attributes, first rows, and what was dropped on loading."""
+    from veilrec.cli.data_views import print_log
     from veilrec.datasets.describe import describe
     from veilrec.recipe.assembly import load
 
     about = describe(load({"name": name, "split_seed": 0}, data_dir))
-    if as_json:
-        _print_json(about)
-        return
-    from veilrec.cli.data_views import print_log
-
-    print_log(about)
+    _print_json(about) if as_json else print_log(about)
 
 
 @app.command("get")
-def get(
-    name: Annotated[str, typer.Argument(help="A published dataset, as in ml-100k.", show_default=False)],
-    data_dir: DataDir = None,
-    as_json: Json = False,
-) -> None:
+def get(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Download a published dataset and check it against its published checksum."""
     from veilrec.datasets import places
 
     if (known := places.published(name)) is not None:
-        sys.stderr.write(f"{known.address}\nTerms: {known.terms}\n")
+        sys.stderr.write(f"From {known.address}\nTerms: {known.terms}\n")
     path = places.get(name, data_dir)
     _print_json({"name": name, "path": str(path)}) if as_json else print(path)
 
 
 @app.command("import")
 def import_dataset(
-    file: Annotated[
-        Path, typer.Argument(help="CSV, TSV, .inter, a zip or a folder of these.", show_default=False)
-    ],
-    name: Annotated[str | None, typer.Option(help="What to call it; by default the file's name.")] = None,
-    user: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of users: name or number.")] = None,
-    item: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of items.")] = None,
-    rating: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of ratings; - for none.")] = None,
-    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of times; - for none.")] = None,
-    attributes: Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one row a user.")] = None,
-    attribute: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="An attribute to take, of --attributes or of the log; repeatable."),
-    ] = None,
-    borders: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=A,B", help="Cut numbers into groups, as in age=35,45.")
-    ] = None,
-    titles: Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one row an item.")] = None,
-    sep: Annotated[str | None, typer.Option(help="Separator of the log: ',', 'tab', '::', …")] = None,
-    header: Annotated[bool | None, typer.Option(help="Whether the first line has the names.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="By default UTF-8.")] = None,
-    time_format: Annotated[str | None, typer.Option(help="How dates are written, as in %d.%m.%Y.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse what would be dropped.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a dataset of the same name.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show how it is understood; store nothing.")] = False,
+    file: File,
+    name: Name = None,
+    user: User = None,
+    item: Item = None,
+    rating: Rating = None,
+    time: Time = None,
+    attributes: People = None,
+    attribute: Attribute = None,
+    borders: Borders = None,
+    titles: Titles = None,
+    sep: Separator = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    time_format: TimeFormat = None,
+    strict: Strict = False,
+    replace: Replace = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Read a log with its guesses shown, then store it as a dataset that recipes can name."""
+    """Read a log, show how it is understood, and store it as a dataset that recipes can name."""
     from veilrec.datasets.delimited import Options
 
     if yes and dry_run:
         raise BadInput("--yes", "contradicts --dry-run", "give one of the two")
     columns = {"user": user, "item": item, "rating": rating, "time": time}
-    options = Options(
-        columns, attribute or (), _borders(borders or ()), sep, header, encoding, time_format, strict
-    )
+    cuts = _borders(borders or ())
+    options = Options(columns, attribute or (), cuts, sep, header, encoding, time_format, strict)
     sources, options = _sources(file, attributes, titles, options)
-    folder = _folder(name or _default_name(sources.name), data_dir)
-    about = _read(sources, options, folder, as_json=as_json, ask=not (yes or dry_run), store=not dry_run, replace=replace)
-    ...
+    folder = _folder(name or _default_name(sources.name), data_dir, replace=replace)
+    about = _take_in(
+        sources, options, folder, replace=replace, dry_run=dry_run, ask=not (yes or as_json), quiet=as_json
+    )
+    if as_json:
+        _print_json(about)
+    elif about["stored"]:
+        print(f'Stored in {about["stored"]}; in a recipe: data.name = "{folder.name}"')
+    else:
+        sys.stderr.write("Nothing was stored.\n")
+
+
+def _take_in(
+    sources: Sources,
+    options: Options,
+    folder: Path,
+    *,
+    replace: bool,
+    dry_run: bool,
+    ask: bool,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Understand, read, show and store; what was found, for JSON."""
+    import dataclasses
+
+    from veilrec.cli.data_views import print_log, print_reading
+    from veilrec.datasets.delimited import from_reading, understood
+    from veilrec.datasets.describe import describe
+    from veilrec.datasets.store import write
+
+    reading = understood(sources.log, options)
+    if not quiet:
+        print_reading(reading, options.attribute)
+    log = dataclasses.replace(from_reading(sources, reading, options), name=folder.name)
+    about = describe(log)
+    if not quiet:
+        print_log(about)
+    keep = not dry_run and (
+        not (ask and sys.stdin.isatty()) or typer.confirm("Store it?", default=True, err=True)
+    )
+    if keep:
+        write(log, folder, overwrite=replace)
+    return {**about, "reading": _reading(reading), "stored": str(folder) if keep else None}
+
+
+def _sources(
+    file: Path, attributes: Path | None, titles: Path | None, options: Options
+) -> tuple[Sources, Options]:
+    """The files to read: those of an atomic dataset together, else the ones named."""
+    import dataclasses
+
+    from veilrec.datasets.archives import read
+    from veilrec.datasets.delimited import file_sources
+    from veilrec.datasets.recbole import atomic_sources, is_atomic
+
+    if not is_atomic(file):
+        return file_sources(file, attributes, titles), options
+    found = atomic_sources(file)
+    people = read(attributes) if attributes else found.people
+    items = read(titles) if titles else found.titles
+    atomic = dataclasses.replace(options, separator=options.separator or "\t", header=True)
+    return found._replace(people=people, titles=items), atomic
+
+
+def _borders(given: Sequence[str]) -> Mapping[str, Sequence[float]]:
+    found = {}
+    for entry in given:
+        name, _, cuts = entry.partition("=")
+        try:
+            found[name.strip()] = tuple(float(cut) for cut in cuts.split(","))
+        except ValueError as error:
+            raise BadInput("--borders", f'"{entry}" is not NAME=NUMBERS', "as in age=35,45") from error
+    return found
+
+
+def _default_name(stem: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:64] or "log"
+
+
+def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
+    """Where a dataset of this name goes; a name that means another dataset is refused at once."""
+    from veilrec import catalogue
+    from veilrec.datasets import places
+
+    if not NAME.fullmatch(name):
+        raise BadInput("--name", f'"{name}" is no name', "use letters, digits, dots, dashes; at most 64")
+    if any(
+        catalogue.plain_name(name) == catalogue.plain_name(known) for known in catalogue.entries("datasets")
+    ):
+        raise BadInput("--name", f'"{name}" is a dataset of veilrec', "choose another --name")
+    folder = places.places(data_dir)[0] / name
+    for other in places.stored(data_dir).values():
+        same = other.parent == folder.parent and catalogue.plain_name(other.name) == catalogue.plain_name(
+            name
+        )
+        if same and not (replace and other == folder):
+            raise BadInput(
+                other, "there is a dataset of this name", "choose another --name, or pass --replace"
+            )
+    return folder
+
+
+def _known(data_dir: Path | None) -> list[dict[str, Any]]:
+    """The embedded world, and what others publish."""
+    from veilrec.datasets import places
+
+    sizes = {"users": 300, "items": 200, "events": 12_000}
+    rows: list[dict[str, Any]] = [
+        {"name": "synthetic", **sizes, "where": "embedded", "terms": "none: made up", "found": True}
+    ]
+    for name, known in places.PUBLISHED.items():
+        path = places.located(name, data_dir)
+        where = str(path) if path else f"not here: veilrec data get {name}"
+        sizes = {"users": known.users, "items": known.items, "events": known.events}
+        rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
+    return rows
+
+
+def _stored(data_dir: Path | None) -> list[dict[str, Any]]:
+    """The imported ones; a damaged one is listed as that."""
+    from veilrec.datasets import places
+    from veilrec.datasets.card import read_card
+
+    rows = []
+    for name, folder in places.stored(data_dir).items():
+        card: Mapping[str, Any] = {}
+        terms = "your own"
+        try:
+            card = read_card(folder)
+        except VeilrecError as error:
+            terms = f"damaged: {error}"
+        sizes = {key: card.get(key) for key in ("users", "items", "events")}
+        rows.append({"name": name, **sizes, "where": str(folder), "terms": terms, "found": bool(card)})
+    return rows
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    return {
+        "file": reading.source.where,
+        "separator": reading.layout.shown,
+        "header": reading.layout.header,
+        "columns": dict(reading.roles),
+        "unused": [name for name in reading.layout.names if name not in reading.roles.values()],
+    }
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -27,9 +27,11 @@ def print_datasets(rows: Sequence[Mapping[str, Any]]) -> None:
 def print_log(about: Mapping[str, Any]) -> None:
     """One dataset: counts, long tail, attributes, first rows and load report."""
     out = console()
-    out.print(f"{about['name']}: {about['users']:,} users, {about['items']:,} items, {about['events']:,} events")
-    if about["period"]:
-        out.print(f"From {about['period'][0]} to {about['period'][1]}; density {about['density']:.2%}")
+    out.print(
+        f"{about['name']}: {about['users']:,} users, {about['items']:,} items, {about['events']:,} events"
+    )
+    period = f"from {about['period'][0]} to {about['period'][1]}" if about["period"] else "no times"
+    out.print(f"{about['density']:.2%} of all pairs; {period}")
     tail = table("events", "least", "median", "mean", "most", right=("least", "median", "mean", "most"))
     for name in ("user", "item"):
         spread = about[f"events_per_{name}"]
@@ -43,7 +45,7 @@ def print_log(about: Mapping[str, Any]) -> None:
         out.print(f"- {sentence}", markup=False)
 
 
-def print_reading(reading: Reading) -> None:
+def print_reading(reading: Reading, attributes: Sequence[str] = ()) -> None:
     """The first rows of a file as understood, on the standard error: the result is yet to come."""
     role_of = {name: role for role, name in reading.roles.items()}
     out = console(stderr=True)
@@ -56,7 +58,8 @@ def print_reading(reading: Reading) -> None:
         by_name = dict(zip(reading.layout.names, fields, strict=False))
         shown.add_row(*(_text(by_name.get(name, "")) for name in names))
     out.print(shown)
-    if others := [name for name in reading.layout.names if name not in role_of]:
+    used = {*role_of, *attributes}
+    if others := [name for name in reading.layout.names if name not in used]:
         out.print(f"Not used: {', '.join(others)[:200]}", markup=False)
 
 
@@ -64,7 +67,9 @@ def _attributes(attributes: Mapping[str, Mapping[str, int]], users: int) -> Any:
     shown = table("attribute", "class", "users", "share", right=("users", "share"))
     for name, classes in attributes.items():
         for place, (label, count) in enumerate(classes.items()):
-            shown.add_row(_text("" if place else name), _text(label), f"{count:,}", f"{count / max(1, users):.1%}")
+            shown.add_row(
+                _text("" if place else name), _text(label), f"{count:,}", f"{count / max(1, users):.1%}"
+            )
     return shown
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,8 +18,9 @@ def console(*, stderr: bool = False) -> Console:
     """The terminal, or a pipe; rich leaves colours out for a pipe and for NO_COLOR."""
     from rich.console import Console
 
-    found = Console(stderr=stderr, highlight=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=max(PIPE_WIDTH, found.width))
+    plain: Any = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # titles may have brackets
+    found = Console(**plain)
+    return found if found.is_terminal else Console(**plain, width=max(PIPE_WIDTH, found.width))
 
 
 def table(*columns: str, right: Sequence[str] = (), title: str = "") -> Table:

@@ -75,12 +75,12 @@ def understand(
     if quoted is None:
         quoted = single in ",;" or source.data.startswith(b'"')
     layout = Layout(single, shown, (), False, quoted)
-    first, *later = [fields for _, fields in itertools.islice(rows(source, layout), 2)]
+    first, later = ([fields for _, fields in itertools.islice(rows(source, layout), 2)] + [[], []])[:2]
     if len(first) < 2:
         fix = f'the separator may be "{_guess_separator(source)}"' if separator else "name it with --sep"
         raise BadInput(source.where, f'one column only, with separator "{shown}"', fix, line=1)
     if header is None:
-        header = _is_header(first, later[0] if later else None, words)
+        header = _is_header(first, later, words)
     names = _names(source.where, first) if header else tuple(str(n + 1) for n in range(len(first)))
     return source, Layout(single, shown, names, header, quoted)
 
@@ -146,14 +146,14 @@ def _agreement(lines: Sequence[str], separator: str) -> float:
             return 0.0
     else:
         cut = Counter(line.count(separator) + 1 for line in lines)
-    count, times = cut.most_common(1)[0]
+    count, times = cut.most_common(1)[0] if cut else (0, 0)
     return times / sum(cut.values()) if count > 1 else 0.0
 
 
-def _is_header(first: Sequence[str], second: Sequence[str] | None, words: Collection[str]) -> bool:
+def _is_header(first: Sequence[str], second: Sequence[str], words: Collection[str]) -> bool:
     if any(plain(name.split(":")[0]) in words for name in first):
         return True
-    if second is None or any(is_number(name) for name in first):
+    if any(is_number(name) for name in first):
         return False
     return any(is_number(field) for field in second)
 

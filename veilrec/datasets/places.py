@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from veilrec.datasets.card import CARD
 from veilrec.datasets.layout import plain
-from veilrec.datasets.store import CARD
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
@@ -28,7 +28,7 @@ class Published:
     terms: str
 
 
-GROUPLENS = "GroupLens: research only, no commercial use, no redistribution; cite Harper and Konstan (2015)"
+GROUPLENS = "GroupLens: research only; no commercial use, no redistribution"
 PUBLISHED = {
     "ml-100k": Published(
         "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
@@ -64,19 +64,24 @@ def find(name: str, data_dir: Path | None = None) -> Path:
     Raises:
         BadInput: Saying where it was looked for and what to do.
     """
-    if not plain(name):
-        raise BadInput("data.name", f'"{name}" names no dataset', "see `veilrec data list`")
-    for place in places(data_dir):
-        if (found := _in(place, name)) is not None:
-            return found
+    if (found := located(name, data_dir)) is not None:
+        return found
     looked = ", ".join(str(place) for place in places(data_dir))
-    known = next((key for key in PUBLISHED if plain(key) == plain(name)), None)
-    fix = (
-        f"veilrec data get {known}, or name its folder with --data-dir"
-        if known
-        else "see `veilrec data list`"
-    )
+    fix = "see `veilrec data list`"
+    if published(name) is not None:
+        fix = f"veilrec data get {name}, or name the folder that holds it with --data-dir"
     raise BadInput(name, f"not found in {looked}", fix)
+
+
+def located(name: str, data_dir: Path | None = None) -> Path | None:
+    """The folder or zip of a dataset, or None."""
+    found = (_in(place, name) for place in places(data_dir)) if plain(name) else ()
+    return next((path for path in found if path is not None), None)
+
+
+def published(name: str) -> Published | None:
+    """What is known about a published dataset, by its name without case and punctuation."""
+    return next((known for key, known in PUBLISHED.items() if plain(key) == plain(name)), None)
 
 
 def stored(data_dir: Path | None = None) -> dict[str, Path]:
@@ -95,29 +100,37 @@ def get(name: str, data_dir: Path | None = None) -> Path:
     Raises:
         BadInput: Where it is not published, cannot be reached, or is not what was published.
     """
-    key = next((key for key in PUBLISHED if plain(key) == plain(name)), None)
-    if key is None:
+    if (known := published(name)) is None:
+        fix = f"choose one of: {', '.join(PUBLISHED)}; or `veilrec data import` a file"
+        raise BadInput(name, "is not published for download", fix)
+    folder, file = places(data_dir)[0], known.address.rsplit("/", 1)[-1]
+    hand = f"download {known.address} by hand and put it into {folder}"
+    fresh = not folder.exists()
+    try:
+        return _downloaded(known, folder, file)
+    except ImportError as error:
         raise BadInput(
-            name, "cannot be downloaded", f"choose one of: {', '.join(PUBLISHED)}; or `veilrec data import`"
-        )
+            "veilrec data get", "pooch is not installed", f"pip install pooch, or {hand}"
+        ) from error
+    except ValueError as error:
+        raise BadInput(known.address, "what came is not what was published (checksum)", hand) from error
+    except OSError as error:  # what requests raises is an OSError too
+        raise BadInput(known.address, f"cannot be downloaded: {_brief(error)}", hand) from error
+    finally:
+        if fresh and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _downloaded(known: Published, folder: Path, file: str) -> Path:
     import pooch  # type: ignore[import-untyped]
 
-    published, folder = PUBLISHED[key], places(data_dir)[0]
-    hand = f"download {published.address} by hand and put it into {folder}"
-    try:
-        pooch.get_logger().setLevel("ERROR")
-        path = pooch.retrieve(
-            published.address,
-            known_hash=f"md5:{published.md5}",
-            fname=f"{key}.zip",
-            path=folder,
-            downloader=pooch.HTTPDownloader(timeout=TIMEOUT),
+    pooch.get_logger().setLevel("ERROR")
+    downloader = pooch.HTTPDownloader(timeout=TIMEOUT)
+    return Path(
+        pooch.retrieve(
+            known.address, known_hash=f"md5:{known.md5}", fname=file, path=folder, downloader=downloader
         )
-    except ValueError as error:
-        raise BadInput(published.address, "what came is not what was published (checksum)", hand) from error
-    except OSError as error:  # what requests raises is an OSError too
-        raise BadInput(published.address, f"cannot be downloaded: {_brief(error)}", hand) from error
-    return Path(path)
+    )
 
 
 def _cache() -> Path:
@@ -137,8 +150,8 @@ def _in(place: Path, name: str) -> Path | None:
         stem = entry.name.removesuffix(".zip")
         if plain(stem) == plain(name) and (entry.is_dir() or entry.suffix == ".zip"):
             return entry
-    published = next((known for key, known in PUBLISHED.items() if plain(key) == plain(name)), None)
-    return place if published and (place / published.marker).is_file() else None
+    known = published(name)
+    return place if known and (place / known.marker).is_file() else None
 
 
 def _entries(place: Path) -> list[Path]:

@@ -21,15 +21,14 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from veilrec.datasets.archives import read
+from veilrec.datasets.card import AGAIN, CARD, FORMAT, VERSION, checksum, read_card
 from veilrec.errors import BadInput, Corrupted
 from veilrec.interactions import Interactions
 
 __all__ = ["imported"]
 
-FORMAT, VERSION = "veilrec dataset", 1
-CARD, EVENTS = "dataset.json", "events.safetensors"
+EVENTS = "events.safetensors"
 COLUMNS = ("user", "item", "rating", "time", "features")
-AGAIN = "import the dataset again"
 
 
 def imported(path: Path, *, split_seed: int = 0) -> Interactions:
@@ -54,24 +53,6 @@ def imported(path: Path, *, split_seed: int = 0) -> Interactions:
     return _reordered(log, split_seed) if split_seed else log
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    """What a stored dataset says about itself, without its events: name, counts, classes, report."""
-    path = folder / CARD
-    try:
-        card = json.loads(read(path).data)
-    except (ValueError, RecursionError) as error:
-        raise Corrupted(f"{path}: not JSON: {error}; {AGAIN}") from error
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise BadInput(path, "not a dataset of veilrec", "name a folder that `veilrec data import` made")
-    if card.get("version") != VERSION:
-        raise BadInput(
-            path, f"version {card.get('version')!r} of the format", "use the veilrec that wrote it"
-        )
-    if card.get("checksum") != _checksum(card):
-        raise Corrupted(f"{path}: does not match its checksum; {AGAIN}")
-    return card
-
-
 def write(log: Interactions, folder: Path, *, overwrite: bool = False) -> None:
     """Store a dataset as `folder`, whole or not at all.
 
@@ -80,6 +61,8 @@ def write(log: Interactions, folder: Path, *, overwrite: bool = False) -> None:
     """
     if folder.exists() and not overwrite:
         raise BadInput(folder, "there is a dataset of this name", "choose another --name, or pass --replace")
+    if folder.exists() and not (folder / CARD).is_file():
+        raise BadInput(folder, "is in the way, and no dataset of veilrec", "choose another --name")
     data = save_tensors(_to_tensors(log))
     card = _card(log, data)
     text = json.dumps(card, indent=1, ensure_ascii=False).encode()
@@ -128,12 +111,7 @@ def _card(log: Interactions, data: bytes) -> dict[str, Any]:
         "report": list(log.report),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    return {**card, "checksum": _checksum(card)}
-
-
-def _checksum(card: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in card.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return {**card, "checksum": checksum(card)}
 
 
 def _to_tensors(log: Interactions) -> dict[str, Tensor]:

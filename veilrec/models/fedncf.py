@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, compact, hidden_layers, pick
+from veilrec.models.layers import LOSSES, Dense, hidden_layers, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedNCF"]
@@ -55,7 +55,9 @@ class FedNCF(Recommender):
     ) -> None:
         super().__init__()
         if not head:
-            raise BadInput("model.head", "FedNCF needs at least one hidden layer", "try [64, 32]; or use FedMF")
+            raise BadInput(
+                "model.head", "FedNCF needs at least one hidden layer", "try [64, 32]; or use FedMF"
+            )
         self.dim, self.objective, self.neumf = dim, LOSSES[objective], kind == "neumf"
         self.users, self.items = ("mlp_user", "mlp_item") if self.neumf else ("user", "item")
         width = (tower_dim or dim) if self.neumf else dim
@@ -78,7 +80,9 @@ class FedNCF(Recommender):
     def loss(self, device: Device) -> Tensor:
         batch = device.batch
         touched = self._score(batch, batch.user, batch.item)  # [b]
-        untouched = self._score(batch, batch.user[:, None].expand_as(batch.negative), batch.negative)  # [b, q]
+        untouched = self._score(
+            batch, batch.user[:, None].expand_as(batch.negative), batch.negative
+        )  # [b, q]
         return self.objective(touched, untouched, batch.weight)
 
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
@@ -105,9 +109,7 @@ class FedNCF(Recommender):
         c, b, q = batch.negative.shape
         item = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)  # [c, n] with n = b (1 + q)
         if params["user"].shape[1] == 1:  # one user: each item is scored once, however often it was drawn
-            wide = params["item"].shape[1] > item.shape[1]
-            rows, place = compact(item, params["item"].shape[1]) if wide else (None, item)
-            score = self._cohort(params, rows).gather(1, place)
+            score = self._cohort(params).gather(1, item)
         else:
             score = self._cohort(params, item, torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1))
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
@@ -124,23 +126,27 @@ class FedNCF(Recommender):
         return torch.stack(each, 1)
 
     def _cohort(self, params: Params, item: Tensor | None = None, seat: Tensor | None = None) -> Tensor:
-        """``[c, n]`` scores of the given rows and seats ``[c, n]``: by default of all rows, for the only seat."""
+        """``[c, n]`` scores of some rows and seats ``[c, n]``: by default of all rows, for the only seat."""
 
         def rows(name: str, index: Tensor | None) -> Tensor:
             return params[name] if index is None else pick(params[name], index)
 
         half, weight = params[self.users].shape[-1], params["mlp1.weight"]
-        user = torch.baddbmm(params["mlp1.bias"][:, None], params[self.users], weight[:, :half])  # [c, seats, h]
+        user = torch.baddbmm(
+            params["mlp1.bias"][:, None], params[self.users], weight[:, :half]
+        )  # [c, seats, h]
         first = user if seat is None else pick(user, seat)
         rest = [params[f"{name}.{kind}"] for name in self.layers[1:] for kind in ("weight", "bias")]
         x = hidden_layers(rows(self.items, item), first, weight[:, half:], *rest)
         if self.neumf:
             x = torch.cat([rows("user", seat) * rows("item", item), x], -1)
-        out = params[f"{self.output}.weight"]  # one output: a weighted sum is faster than a product of matrices
+        out = params[
+            f"{self.output}.weight"
+        ]  # one output: a weighted sum is faster than a product of matrices
         return (x * out.transpose(1, 2)).sum(-1) + params[f"{self.output}.bias"]
 
     def _shared_scores(self, params: Params, items: Tensor | None) -> Tensor:
-        """``[c, seats, n]`` where all devices have the same perceptron: its first layer once for each item."""
+        """``[c, seats, n]`` where all have the same perceptron: its first layer once for each item."""
         half, weight = params[self.users].shape[-1], params["mlp1.weight"]
         first = (params[self.users] @ weight[:half] + params["mlp1.bias"]).flatten(0, 1)  # [u, h]
         item, user = params[self.items] @ weight[half:], params["user"].flatten(0, 1)
@@ -156,4 +162,4 @@ class FedNCF(Recommender):
             if self.neumf:
                 x = torch.cat([user[some][:, None] * params["item"][rows], x], -1)
             scores.append(x @ params[f"{self.output}.weight"][:, 0])
-        return (torch.cat(scores) + params[f"{self.output}.bias"]).unflatten(0, params["user"].shape[:2])
+        return (torch.cat(scores) + params[f"{self.output}.bias"]).reshape(*params["user"].shape[:2], n)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["LOSSES", "Dense", "bce", "bpr", "compact", "hidden_layers", "pick"]
+__all__ = ["LOSSES", "Dense", "bce", "bpr", "hidden_layers", "pick"]
 
 
 class Dense(nn.Module):
@@ -55,8 +55,8 @@ class _Hidden(torch.autograd.Function):
 def hidden_layers(x: Tensor, first: Tensor, weight: Tensor, *layers: Tensor) -> Tensor:
     """A cohort's layers with a ReLU after each: ``x [c, n, in]`` to ``[c, n, out]``.
 
-    `first` stands for the first layer's bias and is added before its ReLU: ``[c, 1, h]`` for all rows alike or
-    ``[c, n, h]``. The other layers are given as weight, bias, weight, bias, …
+    `first` stands for the first layer's bias and is added before its ReLU: ``[c, 1, h]`` for all rows
+    alike, or ``[c, n, h]``. The other layers are given as weight, bias, weight, bias, …
     """
     return _Hidden.apply(x, first, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -67,22 +67,6 @@ def pick(table: Tensor, index: Tensor) -> Tensor:
     By `gather`, whose gradient is several times faster on a CPU than that of indexing.
     """
     return table.gather(1, index[..., None].expand(*index.shape, table.shape[-1]))
-
-
-def compact(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """The distinct rows that an index names, and where each of its entries went among them.
-
-    ``[c, n]`` numbers below `rows` to ``[c, u]`` (the shorter clients padded with row 0) and ``[c, n]``.
-    """
-    flag = torch.zeros(len(index), rows, dtype=torch.bool, device=index.device).scatter_(1, index, True)
-    client, row = flag.nonzero(as_tuple=True)
-    counts = flag.sum(1)
-    place = torch.arange(len(row), device=index.device) - (counts.cumsum(0) - counts)[client]
-    distinct = index.new_zeros(len(index), int(counts.max()))
-    distinct[client, place] = row
-    where = torch.empty_like(flag, dtype=torch.int64)  # only what was flagged is read
-    where[client, row] = place
-    return distinct, where.gather(1, index)
 
 
 def bce(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:

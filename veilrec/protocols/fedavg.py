@@ -43,7 +43,9 @@ class FedAvg(Protocol):
 
     def __post_init__(self) -> None:
         if self.sends == "gradients" and self.server == "none":
-            raise BadInput("protocol.server", "gradients need a server that steps", 'set it to "sgd" or "adam"')
+            raise BadInput(
+                "protocol.server", "gradients need a server that steps", 'set it to "sgd" or "adam"'
+            )
 
     def still(self) -> bool:
         return self.sends == "gradients"
@@ -65,8 +67,12 @@ class FedAvg(Protocol):
         return message
 
     def absorb(self, state: State, partial: Params, uploads: Uploads) -> Params:
-        """Sums of changes in float64 and in the order of the chunks, so that the number of workers changes no bit."""
-        share = uploads.examples.double() if self.weigh == "examples" else torch.ones_like(uploads.examples).double()
+        """Sums of changes in float64 and in the order of the chunks: the number of workers changes no bit."""
+        share = (
+            uploads.examples.double()
+            if self.weigh == "examples"
+            else torch.ones_like(uploads.examples).double()
+        )
         partial["clients"] = partial.get("clients", 0) + share.sum()
         for name, server in state.server.items():
             value = uploads.values[name]
@@ -79,14 +85,16 @@ class FedAvg(Protocol):
         return partial
 
     def _absorb_rows(self, partial: Params, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
-        """Rows are summed within the chunk and then added in float64; padding goes to a row that is never read."""
+        """Rows are summed within the chunk, then added in float64; padding goes to a row nobody reads."""
         if name not in partial:
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
             partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
         row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
         change = value if self.still() else value - server.index_select(0, row.clamp(min=0))
         if self.weigh == "examples":
-            change = change * share.to(change.dtype).repeat_interleave(upload.row.shape[1]).reshape(_like(change))
+            change = change * share.to(change.dtype).repeat_interleave(upload.row.shape[1]).reshape(
+                _like(change)
+            )
         place = torch.where(row < 0, len(server), row)
         total = server.new_zeros(len(server) + 1, *server.shape[1:])
         total.scatter_add_(0, place.reshape(_like(change)).expand_as(change), change)
@@ -98,7 +106,10 @@ class FedAvg(Protocol):
     def finish(self, state: State, partial: Params, keys: Keys) -> State:
         changes = {name: self._mean(partial, name) for name in state.server if name in partial}
         if self.server == "none":
-            server = {n: (w.double() + changes[n]).to(w.dtype) if n in changes else w for n, w in state.server.items()}
+            server = {
+                n: (w.double() + changes[n]).to(w.dtype) if n in changes else w
+                for n, w in state.server.items()
+            }
             return replace(state, round=state.round + 1, server=server)
         sign = 1.0 if self.still() else -1.0  # a change of weights points down, a gradient up
         server = {name: weight.clone() for name, weight in state.server.items()}

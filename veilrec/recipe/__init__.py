@@ -90,7 +90,7 @@ class Recipe:
             values = _with_plugins(values)
         except BadInput as error:
             raise source.placed(error) from error
-        origins = {key: first.origin(key) for key in _keys(values)}
+        origins = {k: "--plugin" if k.startswith("plugin.") else first.origin(k) for k in _keys(values)}
         if sweep:
             values["sweep"] = sweep
             origins |= {f"sweep.{key}": source.said(f"sweep.{key}") for key in sweep}
@@ -134,14 +134,22 @@ class Recipe:
             if "seeds" in self.values or "sweep" in self.values:
                 raise BadInput("sweep", "makes several experiments", "take one of the cells")
             parts = assembly.build(self.values)
-            if data is None:
-                data = assembly.load(self.values["data"], data_dir or self.data_dir)
-            return Experiment(data=data, device=device, **parts)
+            log = self.data(data_dir) if data is None else data
+            return Experiment(data=log, device=device, **parts)
 
     def toml(self) -> str:
         """The recipe with the origin of each value beside it; it reads back as the same values."""
         comments = {key: "".join(c for c in who if c.isprintable()) for key, who in self.origins.items()}
         return toml.write(self.values, comments)
+
+    def data(self, data_dir: Path | None = None) -> Interactions:
+        """The dataset that the recipe names.
+
+        Raises:
+            BadInput: Where it is not found, or is not what it should be.
+        """
+        with self.blaming():
+            return assembly.load(self.values["data"], data_dir or self.data_dir)
 
     @contextmanager
     def blaming(self) -> Iterator[None]:

@@ -1,0 +1,210 @@
+"""Runs in processes of their own, forked from one that has torch loaded already, so that each costs little.
+
+``python -m tests.forking`` reads one `Order` per line as JSON, forks, and answers with the number of the
+process, then with how it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.worlds import checkerboard
+from veilrec import disk, experiment, interrupt
+from veilrec.defence import Defence
+from veilrec.errors import VeilrecError
+from veilrec.experiment import Experiment
+from veilrec.model import Device, Recommender
+from veilrec.models.fedncf import FedNCF
+from veilrec.params import Params
+from veilrec.plan import Plan
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.transcript import Record
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 120.0  # seconds that any one process may take
+
+
+@dataclass
+class Order:
+    """What a process shall do.
+
+    Attributes:
+        out: The run directory.
+        resume, seconds, rounds: Of the run.
+        fail: Kill yourself at the n-th call of a kind, as in ``{"replace": 3}``.
+        signals: ``(signal, phase, n, times)``: send it to yourself when a phase is told for the n-th time.
+        grace: Seconds that a round has to finish after a signal.
+        space: Most bytes of one file, as if the disk were full.
+        report: A file for how often each kind of call was made.
+    """
+
+    out: str
+    resume: bool = False
+    seconds: float = 0.0
+    rounds: int = 20
+    fail: dict[str, int] = field(default_factory=dict)
+    signals: list[tuple[int, str, int, int]] = field(default_factory=list)
+    grace: float = interrupt.GRACE
+    space: int = 0
+    report: str = ""
+
+
+@dataclass(frozen=True)
+class Posting(Defence):
+    """Consenting users post their vector."""
+
+    def publish(self, model: Recommender, device: Device) -> Params:
+        return {"vector": model.represent(device.batch)}
+
+
+def small(rounds: int = 20) -> Experiment:
+    """A run in which all that must survive has its part: posts, optimisers of server and devices, sampling."""
+    return Experiment(
+        checkerboard(),
+        partial(FedNCF, dim=8, head=(8,), user="exposed"),
+        FedAvg(server="adam", server_lr=0.01),
+        Posting(),
+        Plan(rounds=rounds, cohort=0.5, optimiser="adam", lr=0.05, evaluate_every=2, chunk=3),
+        record=Record(last=3),
+        consent=0.5,
+        seed=5,
+    )
+
+
+class Pool:
+    """The tests' end of the line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+
+    def start(self, order: Order) -> int:
+        """Begin; returns the number of the process."""
+        self._in.write(json.dumps(asdict(order)) + "\n")
+        self._in.flush()
+        return int(self._answer()["pid"])
+
+    def wait(self, seconds: float = LIMIT) -> dict[str, Any] | None:
+        """How the process ended, ``{"code", "error"}``; None where it has not yet."""
+        return self._answer() if select.select([self._out], [], [], seconds)[0] else None
+
+    def run(self, order: Order) -> dict[str, Any]:
+        """Begin and wait for the end."""
+        self.start(order)
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert select.select([self._out], [], [], LIMIT)[0], "no answer in time"
+        answer: dict[str, Any] = json.loads(self._out.readline())
+        return answer
+
+
+@contextmanager
+def pool() -> Iterator[Pool]:
+    """A process to fork from."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.forking"],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:  # closes the pipes, which ends it, and waits
+        yield Pool(process)
+
+
+def serve() -> None:
+    """Fork for each order and tell how it went."""
+    for line in sys.stdin:
+        order = Order(**json.loads(line))
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            os._exit(work(order, writer))
+        os.close(writer)
+        print(json.dumps({"pid": child}), flush=True)
+        with os.fdopen(reader) as pipe:
+            error = pipe.read()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps({"code": code, "error": error}), flush=True)
+
+
+def work(order: Order, errors: int) -> int:
+    """In the new process: one run; returns the exit code."""
+    counts: Counter[str] = Counter()
+    prepare(order, counts)
+    try:
+        small(order.rounds).run(
+            Path(order.out),
+            resume=order.resume,
+            checkpoint_seconds=order.seconds,
+            progress=signaller(order, counts),
+        )
+    except VeilrecError as error:
+        os.write(errors, f"{error}".encode())
+        return error.code
+    except BaseException:
+        os.write(errors, traceback.format_exc().encode())
+        return 1
+    if order.report:
+        Path(order.report).write_text(json.dumps(counts), encoding="utf-8")
+    return 0
+
+
+def prepare(order: Order, counts: Counter[str]) -> None:
+    """Put the failures that are ordered into their places."""
+
+    def failing(kind: str, call: Callable[..., Any], *, half: bool = False) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            counts[kind] += 1
+            if counts[kind] == order.fail.get(kind):
+                if half:  # a write that got half of its bytes out
+                    sink, data = arguments
+                    call(sink, memoryview(data)[: len(data) // 2])
+                    sink._file.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **options)
+
+        return called
+
+    os.fsync = failing("fsync", os.fsync)
+    os.replace = failing("replace", os.replace)  # type: ignore[assignment]
+    Path.unlink = failing("unlink", Path.unlink)  # type: ignore[method-assign]
+    disk.Sink.write = failing("write", disk.Sink.write, half=True)  # type: ignore[method-assign]
+    experiment.stoppable = partial(interrupt.stoppable, order.grace)  # type: ignore[attr-defined]
+    if order.space:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order.space, order.space))
+
+
+def signaller(order: Order, counts: Counter[str]) -> Callable[..., None]:
+    """A progress callback that sends the signals that are ordered."""
+
+    def tell(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
+        counts[phase] += 1
+        for number, where, n, times in order.signals:
+            if (where, n) == (phase, counts[phase]):
+                for _ in range(times):
+                    os.kill(os.getpid(), number)
+
+    return tell
+
+
+if __name__ == "__main__":
+    serve()

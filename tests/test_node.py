@@ -1,0 +1,133 @@
+"""A device alone in a process of its own does what the engine does for it in a cohort."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from veilrec import node, wire
+from veilrec.params import Rows
+from veilrec.recipe import Recipe
+from veilrec.rounds import Federation
+from veilrec.uploads import Exchange
+
+CLIENTS = (0, 7, 41)
+SETS = {
+    "FedMF, weights": ["model.name='FedMF'", "model.dim=8"],
+    "FedNCF, gradients and Adam": [
+        "model.name='FedNCF'",
+        "model.dim=8",
+        "model.head=[8, 4]",
+        "protocol.sends='gradients'",
+        "protocol.server='adam'",
+        "protocol.server_lr=0.01",
+        "plan.optimiser='adam'",
+        "plan.precision='float64'",  # Adam is held to the bar of float64
+    ],
+    "FedNCF, exposed user, private head": [
+        "model.name='FedNCF'",
+        "model.dim=8",
+        "model.kind='neumf'",
+        "model.user='exposed'",
+        "model.sharing='private'",
+        "plan.epochs=2",
+        "plan.batch=7",
+    ],
+}
+
+
+def federation(sets: list[str]) -> tuple[Federation, Recipe]:
+    world = ["data.name='synthetic'", "data.users=60", "data.items=90", "data.consent=0.5"]
+    recipe = Recipe.load(None, [*world, *sets, "plan.rounds=2", "plan.lr=0.5"])
+    return recipe.experiment().federation(), recipe
+
+
+def alone(store: Path, message: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "veilrec.node", str(store)]
+    return subprocess.run(command, input=message, capture_output=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())
+def test_a_process_of_its_own_uploads_what_the_engine_records(sets: list[str], tmp_path: Path) -> None:
+    engine, recipe = federation(sets)
+    state = engine.start()
+    client = CLIENTS[1]
+    node.provision(engine, state, client, recipe.toml(), tmp_path)
+    for _ in range(2):  # the second round starts from what the device kept of the first
+        message, seen = node.letter(engine, state), []
+        recorded = engine.rounds(state, until=state.round + 1, watch=[seen.append])
+        state, _ = next(recorded)
+        recorded.close()
+        upload = of_client(seen, client)
+        answer = alone(tmp_path, message)
+        assert answer.returncode == 0, answer.stderr.decode()
+        schema = engine.protocol.schema(engine.model, engine.plan.dtype)
+        got = wire.decode(answer.stdout, schema)
+        assert len(answer.stdout) == len(wire.encode(upload))
+        assert got.keys() == upload.keys()
+        for name, value in got.items():
+            compare(value, upload[name], 1e-9 if engine.plan.precision == "float64" else 1e-5)
+
+
+def of_client(seen: list[Exchange], client: int) -> dict[str, torch.Tensor | Rows]:
+    for exchange in seen:
+        place = (exchange.received.cohort == client).nonzero()
+        if len(place):
+            values = {**exchange.received.values, "examples": exchange.received.examples}
+            return wire.one(values, int(place))
+    raise AssertionError("the client took no part")
+
+
+def compare(value: torch.Tensor | Rows, other: torch.Tensor | Rows, bar: float) -> None:
+    if isinstance(value, Rows):
+        assert isinstance(other, Rows)
+        meant = other.row >= 0
+        assert torch.equal(value.row, other.row[meant])
+        value, other = value.value, other.value[meant]
+    assert isinstance(other, torch.Tensor)
+    assert torch.allclose(value, other, rtol=0, atol=bar)
+
+
+def test_the_store_holds_one_persons_events_and_labels(tmp_path: Path) -> None:
+    from veilrec import tensors
+
+    engine, recipe = federation(SETS["FedMF, weights"])
+    node.provision(engine, engine.start(), 3, recipe.toml(), tmp_path)
+    own, log = tensors.read(tmp_path / node.OWN), engine.clients.log
+    assert torch.equal(own["item"], log.item[log.user == 3])
+    assert own["own/user"].shape == (1, 8)
+    assert {name for name in own if name.startswith("attribute/")} == {
+        f"attribute/{n}" for n in log.attributes
+    }
+    assert (tmp_path / node.OWN).stat().st_mode & 0o077 == 0
+    everybody = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert log.user_ids[3].encode() in everybody
+    assert log.user_ids[4].encode() not in everybody
+
+
+@pytest.mark.parametrize("broken", [b"", b"nonsense", "cut", "another model's"])
+def test_a_bad_message_is_refused_in_one_line_and_changes_nothing(
+    broken: bytes | str, tmp_path: Path
+) -> None:
+    engine, recipe = federation(SETS["FedMF, weights"])
+    state = engine.start()
+    node.provision(engine, state, 3, recipe.toml(), tmp_path)
+    message = node.letter(engine, state)
+    other = wire.encode({"item": torch.zeros(90, 4), "round": torch.tensor(0, dtype=torch.int32)})
+    sent = {"cut": message[:-7], "another model's": other}.get(broken, broken)  # type: ignore[call-overload]
+    before = (tmp_path / node.OWN).read_bytes()
+    answer = alone(tmp_path, sent)
+    assert (answer.returncode, answer.stdout) == (2, b"")
+    assert answer.stderr.decode().startswith("veilrec: error: message: ")
+    assert answer.stderr.count(b"\n") == 1
+    assert (tmp_path / node.OWN).read_bytes() == before
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    answer = alone(tmp_path, b"")
+    assert answer.returncode == 2
+    assert b"is no device's store" in answer.stderr

@@ -1,0 +1,111 @@
+"""Finished runs: opened from their directory, judged again, and asked for recommendations."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from veilrec.errors import BadInput
+from veilrec.evaluation import Evaluation, evaluate, popularity, scorer
+from veilrec.folder import RECIPE, Run, load_run
+from veilrec.interactions import Interactions
+from veilrec.protocol import State
+from veilrec.recipe import Recipe
+from veilrec.result import Result
+from veilrec.rounds import Federation
+from veilrec.workers import workers
+from veilrec.world import WORLD
+
+__all__ = ["Opened", "judge", "recommend", "reopen"]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A finished run with its federation, in the selected state."""
+
+    run: Run
+    federation: Federation
+    state: State
+
+
+def reopen(folder: Path, data: Path | None = None, data_dir: Path | None = None, device: str = "cpu") -> Opened:
+    """A finished run; its dataset is loaded only where the directory does not hold it.
+
+    Raises:
+        BadInput: Where the run is not finished, or its data or a plugin is missing.
+        Corrupted: Where a file is not what the run wrote.
+    """
+    Result.load(folder)  # says first whether this is a finished run at all
+    stored = data is None and (folder / WORLD).exists()
+    sets = [f"data.path={data.absolute()}"] if data is not None else []
+    recipe = Recipe.load(folder / RECIPE, sets, data_dir=data_dir, has_data=not stored)
+    run = load_run(folder, None if stored else recipe.data())
+    with recipe.blaming():
+        federation = recipe.experiment(run.data, device=device).federation()
+    return Opened(run, federation, run.state(federation))
+
+
+def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """The utility of the selected state beside the popularity floor, by the run's protocol or another."""
+    before = opened.federation.evaluation
+    after = _protocol(before, candidates, ks)
+    federation = replace(opened.federation, evaluation=after)
+    with workers(federation.plan.workers) as pool:
+        scored = federation.evaluate(opened.state, "test", pool)
+        score = popularity(federation.clients)
+        floor = evaluate(after, federation.clients, "test", score, federation._candidates, pool).means()
+    test = scored.means()
+    return {
+        "test": test,
+        "floor": floor,
+        "collapsed": test[after.select] < floor[after.select],
+        "select": after.select,
+        "protocol": after.describe(),
+        "users": len(scored.user),
+    }
+
+
+def _protocol(before: Evaluation, candidates: int | None, ks: tuple[int, ...] | None) -> Evaluation:
+    lengths = before.ks if ks is None else ks
+    metric, _, length = before.select.partition("@")
+    select = before.select if int(length) in lengths else f"{metric}@{lengths[0]}"
+    chosen = before.candidates if candidates is None else candidates
+    return replace(before, candidates=chosen, ks=lengths, select=select)
+
+
+def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
+    """The best items that a user has not touched, with original ids, and titles where known."""
+    log, federation = opened.run.data, opened.federation
+    index = _index(log, user)
+    client, seat = (federation.clients.seats == index).nonzero()[0]
+    plan = federation.plan
+    with workers(1) as pool:
+        score = scorer(
+            federation.model, federation.protocol, opened.state, federation.clients, plan.dtype, pool
+        )
+        scores = score(client[None], None)[0, seat].cpu().double()  # [items]
+    scores[log.item[log.user == index]] = -torch.inf
+    best = scores.topk(min(k, int((scores > -torch.inf).sum())))
+    return [
+        {
+            "rank": rank,
+            "item": log.item_ids[item],
+            "title": None if log.texts is None else log.texts[item],
+            "score": value,
+        }
+        for rank, (item, value) in enumerate(zip(best.indices.tolist(), best.values.tolist(), strict=True), 1)
+    ]
+
+
+def _index(log: Interactions, user: str) -> int:
+    ids: Sequence[str] = list(log.user_ids)
+    if user in ids:
+        return ids.index(user)
+    near = difflib.get_close_matches(user, ids, n=3, cutoff=0.5)
+    fix = f"did you mean {' or '.join(near)}?" if near else f"ids are like {', '.join(ids[:3])}"
+    raise BadInput("--user", f'nobody is called "{user}"', fix)

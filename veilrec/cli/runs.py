@@ -1,0 +1,129 @@
+"""``veilrec run``, ``evaluate`` and ``recommend``: make a run, judge it again, and see what a user would be shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from veilrec.cli.arguments import (
+    DataDir,
+    Device,
+    Json,
+    Plugins,
+    Quiet,
+    RecipePath,
+    Run,
+    Seed,
+    Sets,
+    check_device,
+    load_plugins,
+)
+from veilrec.errors import BadInput
+
+__all__ = ["evaluate", "recommend", "run"]
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="PATH", help="The dataset of a run that was written without it."),
+]
+
+
+def run(
+    recipe: RecipePath,
+    set_: Sets = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="The run directory; by default under runs/.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    no_world: Annotated[
+        bool, typer.Option("--no-world", help="Leave the data out of the run directory.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a recipe: train, select on validation, test once, and leave a run directory."""
+    from veilrec.cli import work
+    from veilrec.recipe import Recipe
+
+    load_plugins(plugin)
+    loaded = Recipe.load(recipe, set_ or (), seed=seed, data_dir=data_dir)
+    check_device(device)
+    job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
+    if "seeds" in loaded.values or "sweep" in loaded.values:
+        place = out or Path("runs") / recipe.stem
+        work.many(loaded, place, job, as_json=as_json)
+        return
+    place = out or Path("runs") / f"{recipe.stem}-{loaded.seeds[0]}"
+    result = work.one(loaded, place, job)
+    if as_json:
+        print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
+        return
+    from veilrec.cli.summaries import print_result
+
+    print_result(result, place)
+
+
+def evaluate(
+    run: Run,
+    candidates: Annotated[
+        int | None, typer.Option(min=0, help="Rank against so many untouched items; 0 for all of them.")
+    ] = None,
+    ks: Annotated[str | None, typer.Option(metavar="K,K,…", help="Lengths of the list, as in 5,10.")] = None,
+    data: Data = None,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    device: Device = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Score a finished run again, from its directory alone; also with other candidates or lengths."""
+    from veilrec.cli import finished
+    from veilrec.cli.summaries import print_utility
+
+    load_plugins(plugin)
+    check_device(device)
+    opened = finished.reopen(run, data, data_dir, device)
+    utility = finished.judge(opened, candidates, _lengths(ks))
+    if as_json:
+        print(json.dumps({"run": str(run), "selected": opened.run.result.selected, **utility}, indent=2))
+        return
+    print_utility(opened.run.result.settings["model"]["name"], utility)
+
+
+def _lengths(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise BadInput(f"--ks {text}", "no list of lengths", "write it as 5,10,20")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def recommend(
+    run: Run,
+    user: Annotated[str, typer.Option("--user", metavar="ID", help="The user's original id.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many items.")] = 10,
+    data: Data = None,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    device: Device = "cpu",
+    as_json: Json = False,
+) -> None:
+    """Show what a user would be recommended: items they have not touched, best first."""
+    from veilrec.cli import finished
+    from veilrec.cli.summaries import print_list
+
+    load_plugins(plugin)
+    check_device(device)
+    listed: list[dict[str, Any]] = finished.recommend(finished.reopen(run, data, data_dir, device), user, k)
+    if as_json:
+        print(json.dumps({"run": str(run), "user": user, "items": listed}, indent=2, ensure_ascii=False))
+        return
+    print_list(user, listed)

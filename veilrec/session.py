@@ -1,0 +1,129 @@
+"""A session: one process at work on a run directory, from the first round or a checkpoint to the result."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veilrec import folder
+from veilrec.checkpoint import Checkpoints
+from veilrec.clock import total
+from veilrec.disk import digest
+from veilrec.evaluation import Scored, evaluate, popularity
+from veilrec.fingerprint import data_fingerprint
+from veilrec.interactions import Interactions
+from veilrec.interrupt import Stop
+from veilrec.journal import Journal
+from veilrec.protocol import State
+from veilrec.recorder import Recorder
+from veilrec.result import Result, Utility
+from veilrec.rounds import Federation
+from veilrec.summary import environment, summary
+from veilrec.training import Progress, Training
+from veilrec.transcript import Record
+from veilrec.workers import workers
+from veilrec.world import IDS, WORLD
+
+__all__ = ["Session"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """One process at work on a run directory.
+
+    Attributes:
+        federation, data, record: What is run, on what, and how much of it is written down.
+        place: The directory.
+        keeps: Whether it stays when the run is over.
+        progress: Is told how far it is.
+    """
+
+    federation: Federation
+    data: Interactions
+    record: Record
+    place: Path
+    keeps: bool
+    progress: Progress
+
+    def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
+        """Train to the end, then judge and write."""
+        training = self._training(stop, seconds if self.keeps else None, mark)
+        last = training.run(training.begin())
+        rounds, trained = last.round, time.perf_counter()
+        self.progress("test", 0, 1, None)
+        state = training.selected(last)
+        scored = self.federation.evaluate(state, "test")
+        utility = self._utility(state, scored, training)
+        tested = time.perf_counter()
+        self.progress("write", 0, 1, None)
+        files = self._write(state, scored, training.recorder, rounds)
+        more = {
+            "checkpoint": training.clock.owed,
+            "test": tested - trained,
+            "write": time.perf_counter() - tested,
+        }
+        result = Result(
+            utility=utility,
+            selected=state.round,
+            rounds=rounds,
+            stopped=training.reason,
+            traffic=training.traffic.summary(),
+            timing=total(training.timing.rows(), **more),
+            environment=environment(self.federation.keys.value.device),
+            data=summary(self.data, self.federation.clients),
+            settings=settings,
+            fingerprint=mark,
+            data_fingerprint=data_fingerprint(self.data),
+            files=files,
+        )
+        if self.keeps:
+            result.save(self.place)
+            shutil.rmtree(self.place / folder.SPOOL, ignore_errors=True)
+        return result
+
+    def _training(self, stop: Stop, seconds: float | None, mark: str) -> Training:
+        fed, place = self.federation, self.place
+        schema = fed.protocol.schema(fed.model, fed.plan.dtype)
+        return Training(
+            fed,
+            Checkpoints(place / folder.CHECKPOINT, mark),
+            Recorder(place / folder.SPOOL, self.record, schema),
+            Journal(place / folder.METRICS),
+            Journal(place / folder.TIMING),
+            stop,
+            self.progress,
+            seconds,
+        )
+
+    def _utility(self, state: State, scored: Scored, training: Training) -> Utility:
+        """The selected state beside popularity, on the same items and candidates."""
+        fed, test = self.federation, scored.means()
+        with workers(fed.plan.workers) as pool:
+            judged = evaluate(
+                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed._candidates, pool
+            )
+        floor, select = judged.means(), fed.evaluation.select
+        row = training.rows[state.round - 1]
+        validation = {name: row[name] for name in test if name in row}
+        if not validation and fed._validates:
+            validation = fed.evaluate(state, "validation").means()
+        collapsed = test[select] < floor[select]
+        return Utility(
+            test, validation, floor, collapsed, select, fed.evaluation.describe(), len(scored.user)
+        )
+
+    def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:
+        """The files of the selected state and of the transcript; checksums of what lies in the directory."""
+        recorder.merge(self.place / folder.TRANSCRIPT, rounds)
+        if not self.keeps:
+            return {}
+        written = folder.save_state(self.place, state)
+        written[folder.PER_USER] = folder.write_per_user(self.place, scored, self.data)
+        for name in (folder.RECIPE, folder.METRICS, folder.TRANSCRIPT, WORLD, IDS):
+            if (self.place / name).exists():
+                written[name] = digest(self.place / name)
+        return {name: entry._asdict() for name, entry in sorted(written.items())}

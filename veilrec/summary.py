@@ -1,0 +1,62 @@
+"""What stands in a result beside its numbers: the data in counts, and what it was computed with."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from veilrec.clients import Clients
+from veilrec.interactions import Interactions
+
+__all__ = ["environment", "summary"]
+
+PACKAGES = ("veilrec", "torch", "numpy", "safetensors")
+
+
+def summary(data: Interactions, clients: Clients) -> dict[str, Any]:
+    """A log and its split in counts; nobody's data in particular."""
+    held = {"validation": clients.validation, "test": clients.test}
+    return {
+        "name": data.name,
+        "users": data.n_users,
+        "items": data.n_items,
+        "events": len(data),
+        "clients": len(clients),
+        "training": len(clients.log),
+        **{name: int((items >= 0).sum()) for name, items in held.items()},
+        "attributes": {name: _classes(data, name) for name in data.attributes},
+        "report": list(data.report),
+    }
+
+
+def _classes(data: Interactions, attribute: str) -> dict[str, int]:
+    """How many users are in each class; users of whom nothing is known are left out."""
+    value = data.attributes[attribute]
+    counts = torch.bincount(value[value >= 0].long().cpu()).tolist()
+    names = list(data.classes.get(attribute, ()))
+    names += [str(k) for k in range(len(names), len(counts))]
+    return dict(zip(names, counts, strict=False))
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, device and cores."""
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "python": platform.python_version(),
+        **{package: _version(package) for package in PACKAGES},
+        "system": platform.system(),
+        "device": str(device),
+        "processor": named,
+        "cores": os.cpu_count(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from its sources
+        return "unknown"
