@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 DEADLINE = 900  # seconds for one process of one contestant
@@ -37,6 +40,7 @@ class Result:
     clients: int = 0
     world: str = ""
     moved: float | None = None
+    others: list[float] = field(default_factory=list)  # cores that other programs kept busy meanwhile
     error: str = ""
 
     def add(self, found: Mapping[str, Any]) -> None:
@@ -74,8 +78,11 @@ def interleaved(contestants: Sequence[Contestant], repeats: int, deadline: float
             if result.error:
                 continue
             say(f"{repeat + 1}/{repeats} {contestant.name}, workers: {contestant.workers}")
+            start, busy = time.perf_counter(), _cores_seconds_of_others()
             try:
                 result.add(_report(contestant.command, deadline))
+                spent = _cores_seconds_of_others() - busy
+                result.others.append(max(0.0, spent / (time.perf_counter() - start)))
             except RuntimeError as error:
                 result.error = str(error)
                 say(f"{contestant.name} failed: {error}")
@@ -96,6 +103,17 @@ def check_same_work(results: Sequence[Result]) -> None:
 def say(text: str) -> None:
     """Progress goes to stderr, so that stdout holds results alone."""
     print(text, file=sys.stderr, flush=True)
+
+
+def _cores_seconds_of_others() -> float:
+    """CPU seconds used on this machine so far, less those of finished children; 0 where unknown."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    user, nice, system = (int(ticks) for ticks in stat.read_text().split(maxsplit=4)[1:4])
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    mine = children.ru_utime + children.ru_stime
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK") - mine
 
 
 def _report(command: Sequence[str], deadline: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ HEAD = [
     "clients/s",
     "peak MB",
     "ranking s",
+    "others",
 ]
 
 
@@ -65,6 +67,7 @@ def _row(result: Result, loop: Result | None) -> list[str]:
         f"{result.clients / result.median_s:.0f}",
         f"{result.peak_mb:.0f}",
         f"{min(result.evaluate_s):.3f}" if result.evaluate_s else "",
+        f"{statistics.median(result.others):.2f}" if result.others else "",
     ]
 
 

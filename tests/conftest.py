@@ -20,7 +20,10 @@ settings.load_profile("veilrec")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--veilrec-plugin", action="append", default=[], help="a file whose entries the contract tests shall judge too"
+        "--veilrec-plugin",
+        action="append",
+        default=[],
+        help="a file whose entries the contract tests shall judge too",
     )
 
 

@@ -21,7 +21,12 @@ from veilrec.portion import Portion
 SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4)}  # given to whatever takes an option of that name
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedMF": [{"objective": "bpr", "user": "exposed"}],
-    "FedNCF": [{"kind": "neumf"}, {"objective": "bpr", "user": "exposed"}, {"sharing": "private"}, {"head": (8,)}],
+    "FedNCF": [
+        {"kind": "neumf"},
+        {"objective": "bpr", "user": "exposed"},
+        {"sharing": "private"},
+        {"head": (8,)},
+    ],
     "FedAvg": [
         {"weigh": "touched"},
         {"weigh": "examples"},
@@ -74,7 +79,8 @@ class Scene:
         portion = Portion.draw(
             clients, cohort, keys, epochs=1, negatives=3, history=model.history, dtype=torch.float64
         )
-        active, batch = next((a, b) for a, b in portion.steps(0, size) if not b.weight.all())
+        batch = next(step.batch for step in portion.steps(0, size) if not step.batch.weight.all())
+        active = len(batch.weight)
         own = Keys(keys.value[:active])
         params = {}
         for name in model.names():
@@ -82,7 +88,9 @@ class Scene:
             if model.parts[part_of(name)].rows == "item":
                 shape = torch.Size([batch.rows.shape[1], *shape[1:]])
             params[name] = 0.5 * own.fold(name).normal(*shape, dtype=torch.float64)
-        sent = {n: Keys.seed(1).fold(n).normal(*model.get_parameter(n).shape) for n in model.names(Scope.SHARED)}
+        sent = {
+            n: Keys.seed(1).fold(n).normal(*model.get_parameter(n).shape) for n in model.names(Scope.SHARED)
+        }
         number = torch.tensor([3, 1])
         device = Device(batch, sent, {}, own, number[0], number[1])
         return cls(model, params, device, Device(0, dict.fromkeys(sent), None, 0, None, None))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Code that people keep outside the tree, as they would write it: a model, a defence, an attack, a dataset."""
+"""Code that people keep outside the tree, as they would write it: one plugin file of each kind."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def pairs(*, n: int = 12) -> Interactions:
     """
     user = torch.arange(n).repeat_interleave(n // 2)
     item = (user + 2 * torch.arange(n // 2).repeat(n)) % n
-    return Interactions.build(user, item, [f"p{k}" for k in range(n)], [f"i{k}" for k in range(n)], name="pairs")
+    people, things = [f"p{k}" for k in range(n)], [f"i{k}" for k in range(n)]
+    return Interactions.build(user, item, people, things, name="pairs")
 '''
 
 

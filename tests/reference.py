@@ -174,7 +174,9 @@ class Reference:
         """The clients of the next round: those with the smallest draws."""
         able = [k for k, events in enumerate(self.events) if events]
         key = fold(self.key, "sample", self.rounds)
-        draws = {k: (fold(key, hash_of(self.names[k])) ^ (1 << 63)) for k in able}  # compared as signed numbers
+        draws = {
+            k: (fold(key, hash_of(self.names[k])) ^ (1 << 63)) for k in able
+        }  # compared as signed numbers
         n = max(1, int(self.plan.cohort * len(able) + 0.5))
         return sorted(sorted(able, key=lambda k: draws[k])[:n])
 
@@ -264,4 +266,6 @@ def optimiser(kind: str, weights: Weights, rates: object) -> torch.optim.Optimiz
         if isinstance(rates, dict):
             rate = rates.get(name.split(".")[0], rates.get("default", 0.0))
         groups.append({"params": [weight], "lr": rate})
-    return torch.optim.Adam(groups, foreach=False) if kind == "adam" else torch.optim.SGD(groups, foreach=False)
+    return (
+        torch.optim.Adam(groups, foreach=False) if kind == "adam" else torch.optim.SGD(groups, foreach=False)
+    )

@@ -120,7 +120,9 @@ def test_tags_follow_names_and_not_places() -> None:
     log = log_of(*((u, i, i) for u in range(4) for i in range(4)))
     clients = phones(log)
     renamed = Clients.phones(
-        Interactions.build(3 - log.user, log.item, list(log.user_ids)[::-1], log.item_ids, time=log.time).leave_one_out()
+        Interactions.build(
+            3 - log.user, log.item, list(log.user_ids)[::-1], log.item_ids, time=log.time
+        ).leave_one_out()
     )
     assert torch.equal(clients.tags, renamed.tags.flip(0))
     assert len(set(clients.tags.tolist())) == 4

@@ -10,7 +10,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.worlds import checkerboard, digest, everyone, federation, held, largest, phones, run, silos, uploads_of
+from tests.worlds import (
+    checkerboard,
+    digest,
+    everyone,
+    federation,
+    held,
+    largest,
+    phones,
+    run,
+    silos,
+    uploads_of,
+)
 from veilrec.clients import Clients
 from veilrec.defence import HOOKS, Defence, HelperSteps, chain
 from veilrec.defences.none import Undefended
@@ -26,7 +37,12 @@ from veilrec.wire import one
 LR = 0.5
 
 
-def fed_of(defence: Defence | None = None, clients: Clients | None = None, protocol: FedAvg | None = None, **plan: Any) -> Federation:
+def fed_of(
+    defence: Defence | None = None,
+    clients: Clients | None = None,
+    protocol: FedAvg | None = None,
+    **plan: Any,
+) -> Federation:
     """One local step a round for everyone, unless told otherwise: the checkerboard has ten events a user."""
     clients = clients or phones(checkerboard())
     settings = {"lr": LR, "batch": 100, "chunk": 7, **plan}
@@ -67,7 +83,9 @@ def test_prepare_changes_what_devices_hold() -> None:
 
 def test_prepare_draws_from_the_seed() -> None:
     first, again, other = (
-        federation(phones(checkerboard()), FedMF(24), None, Scramble(), seed=s).clients.log.attributes["gender"]
+        federation(phones(checkerboard()), FedMF(24), None, Scramble(), seed=s).clients.log.attributes[
+            "gender"
+        ]
         for s in (0, 0, 1)
     )
     assert torch.equal(first, again)
@@ -89,7 +107,7 @@ class Attached(Defence):
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         goal = 1.0 + 2 * device.batch.attributes["gender"][0]
-        return 0.5 * (model.get_parameter(self.name) - goal).square().sum()
+        return 0.5 * (getattr(model, self.name) - goal).square().sum()
 
 
 def goals(protocol_lr: float = LR) -> Tensor:
@@ -110,7 +128,9 @@ def test_attached_parts_are_stored_sent_and_averaged_by_their_scope(scope: Scope
     else:
         assert largest(held(fed, state)["extra"], goals()) < 1e-6
     if scope is not Scope.PRIVATE:
-        assert all(largest(torch.as_tensor(upload["extra"]), goals()[k]) < 1e-6 for k, upload in uploaded.items())
+        assert all(
+            largest(torch.as_tensor(upload["extra"]), goals()[k]) < 1e-6 for k, upload in uploaded.items()
+        )
 
 
 def test_attaching_leaves_the_original_model_alone() -> None:
@@ -120,7 +140,9 @@ def test_attaching_leaves_the_original_model_alone() -> None:
     assert not hasattr(model, "extra")
 
 
-@pytest.mark.parametrize("protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd", server_lr=LR)], ids=str)
+@pytest.mark.parametrize(
+    "protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd", server_lr=LR)], ids=str
+)
 def test_a_shared_part_travels_under_every_way_of_averaging(protocol: FedAvg) -> None:
     state = run(fed_of(Attached(Scope.SHARED), protocol=protocol))
     assert largest(state.server["extra"], goals().mean(0)) < 1e-6
@@ -179,10 +201,10 @@ class Helped(Defence):
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         goal = torch.tensor([3.0, 4.0]) + device.batch.attributes["gender"][0]
         touch = 0.0 * model.represent(device.batch).sum()
-        return 0.5 * (model.get_parameter("probe") - goal).square().sum() + touch
+        return 0.5 * (model.probe - goal).square().sum() + touch
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
-        return 7.0 * model.get_parameter("probe").sum()  # helpers stand still here
+        return 7.0 * model.probe.sum()  # helpers stand still here
 
 
 def by_hand(steps: HelperSteps, rounds: int, per_round: int) -> Tensor:
@@ -361,7 +383,9 @@ class Blur(Defence):
 
 @pytest.mark.parametrize("chunk", [1, 7, 100])
 def test_noise_on_an_upload_is_what_the_keys_say(chunk: int) -> None:
-    fed = federation(phones(checkerboard()), FedMF(24, dim=4, user="exposed"), None, Blur(), lr=0.0, chunk=chunk)
+    fed = federation(
+        phones(checkerboard()), FedMF(24, dim=4, user="exposed"), None, Blur(), lr=0.0, chunk=chunk
+    )
     start = fed.start()
     own = held(fed, start)["user"]
     state, seen = uploads_of(fed)
@@ -452,7 +476,7 @@ class Everywhere(Defence):
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         self.calls["helper_loss"] += 1
-        return model.get_parameter("probe").sum()
+        return model.probe.sum()
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         self.calls["penalty"] += 1

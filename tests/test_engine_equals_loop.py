@@ -190,7 +190,10 @@ def padding_is_uploaded(patch: pytest.MonkeyPatch) -> None:
     original = FedAvg.absorb
 
     def absorb(self: FedAvg, state: Any, partial: Any, uploads: Uploads) -> Any:
-        values = {n: Rows(v.row.clamp(min=0), v.value) if isinstance(v, Rows) else v for n, v in uploads.values.items()}
+        values = {
+            n: Rows(v.row.clamp(min=0), v.value) if isinstance(v, Rows) else v
+            for n, v in uploads.values.items()
+        }
         return original(self, state, partial, replace(uploads, values=values))
 
     patch.setattr(FedAvg, "absorb", absorb)
@@ -265,7 +268,9 @@ PLANTED = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "case", "bound"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("plant", "case", "bound"), PLANTED, ids=lambda value: getattr(value, "__name__", "")
+)
 def test_planted_bugs_are_caught(
     plant: Callable[[pytest.MonkeyPatch], None], case: Case, bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,5 +278,3 @@ def test_planted_bugs_are_caught(
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         compare(case, bound)
-
-

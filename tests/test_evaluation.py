@@ -26,10 +26,15 @@ from veilrec.workers import workers
 KS = (1, 3, 10)
 
 
-def judge(clients: Clients, table: Tensor, which: str = "test", pool: Tensor | None = None, **options: Any) -> Scored:
+def judge(
+    clients: Clients, table: Tensor, which: str = "test", pool: Tensor | None = None, **options: Any
+) -> Scored:
     """Evaluate a table of scores ``[users, items]``."""
     evaluation = Evaluation(
-        candidates=0 if pool is None else pool.shape[1], ks=KS, select="hr@1", **{"metrics": tuple(METRICS), **options}
+        candidates=0 if pool is None else pool.shape[1],
+        ks=KS,
+        select="hr@1",
+        **{"metrics": tuple(METRICS), **options},
     )
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
@@ -80,7 +85,9 @@ def oracle(clients: Clients, table: Tensor, which: str, pool: Tensor | None) -> 
     sampled=st.sampled_from([0, 3]),
     n=st.sampled_from([0, 2]),
 )
-def test_against_brute_force(sizes: list[int], levels: int, seed: int, which: str, sampled: int, n: int) -> None:
+def test_against_brute_force(
+    sizes: list[int], levels: int, seed: int, which: str, sampled: int, n: int
+) -> None:
     log = ragged(sizes, 15)
     clients = silos(log, n) if n else phones(log)
     table = Keys.seed(seed).integers(levels, len(sizes), 15).double()  # few levels: many ties
@@ -147,7 +154,9 @@ def test_silos_are_judged_user_by_user(checkerboard: Interactions) -> None:
         assert all(torch.equal(alone.values[m], together.values[m]) for m in alone.values)
 
 
-@given(sizes=st.lists(st.integers(1, 8), min_size=1, max_size=6), n=st.integers(1, 5), seed=st.integers(0, 99))
+@given(
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=6), n=st.integers(1, 5), seed=st.integers(0, 99)
+)
 def test_candidates_are_distinct_and_untouched(sizes: list[int], n: int, seed: int) -> None:
     log = ragged(sizes, 15)
     clients = phones(log)
@@ -164,7 +173,9 @@ def test_candidates_are_uniform_and_keyed_by_person() -> None:
     pool = candidates(phones(log), 4)
     counts = torch.bincount(pool.flatten(), minlength=12)
     assert counts[[0, 3, 9]].tolist() == [0, 0, 0]
-    assert stats.chisquare(counts[counts > 0].numpy()).pvalue > 1e-6  # conservative: draws without replacement
+    assert (
+        stats.chisquare(counts[counts > 0].numpy()).pvalue > 1e-6
+    )  # conservative: draws without replacement
     assert torch.equal(pool, candidates(phones(log), 4))
     assert not torch.equal(pool, candidates(phones(log), 4, split_seed=1))
     fewer = log_of(*((u, i, i) for u in range(50) for i in (0, 3, 9)), items=12)
@@ -194,7 +205,9 @@ def test_every_subset_is_as_likely() -> None:
 
 
 def test_the_popularity_floor() -> None:
-    log = log_of(*((u, i, i) for u in range(6) for i in range(6 - u)), (5, 6, 9), (5, 7, 10), users=6, items=8)
+    log = log_of(
+        *((u, i, i) for u in range(6) for i in range(6 - u)), (5, 6, 9), (5, 7, 10), users=6, items=8
+    )
     clients = phones(log)
     counts = torch.bincount(clients.log.item, minlength=8)
     score = popularity(clients)
@@ -204,13 +217,17 @@ def test_the_popularity_floor() -> None:
     with workers(1) as one:
         scored = evaluate(Evaluation(ks=KS, select="hr@1"), clients, "test", score, None, one)
     expected = oracle(clients, counts.expand(6, -1), "test", None)
-    assert scored.values["ndcg@3"].tolist() == pytest.approx([expected[u]["ndcg@3"] for u in scored.user.tolist()])
+    assert scored.values["ndcg@3"].tolist() == pytest.approx(
+        [expected[u]["ndcg@3"] for u in scored.user.tolist()]
+    )
 
 
 @pytest.mark.parametrize("model", [FedMF, FedNCF])
 @pytest.mark.parametrize("sampled", [0, 5])
 @pytest.mark.parametrize("n", [0, 4])
-def test_the_engine_shows_what_the_model_scores(model: Any, sampled: int, n: int, checkerboard: Interactions) -> None:
+def test_the_engine_shows_what_the_model_scores(
+    model: Any, sampled: int, n: int, checkerboard: Interactions
+) -> None:
     clients = silos(checkerboard, n) if n else phones(checkerboard)
     judges = [Evaluation(candidates=sampled, ks=KS, select="hr@1", block=block) for block in (5, 64)]
     feds = [
@@ -232,7 +249,9 @@ def test_the_engine_shows_what_the_model_scores(model: Any, sampled: int, n: int
             if user >= 0:
                 table[user] = scores[seat]
     expected = oracle(clients, table, "test", candidates(clients, sampled) if sampled else None)
-    assert first.values["ndcg@10"].tolist() == pytest.approx([expected[u]["ndcg@10"] for u in range(24)], abs=1e-9)
+    assert first.values["ndcg@10"].tolist() == pytest.approx(
+        [expected[u]["ndcg@10"] for u in range(24)], abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def columns(log: Interactions) -> list[list[int]]:
 
 @given(
     rows=st.lists(
-        st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(0, 3), st.integers(1, 5)), min_size=1, max_size=40
+        st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(0, 3), st.integers(1, 5)),
+        min_size=1,
+        max_size=40,
     ),
     random=st.randoms(use_true_random=False),
 )
@@ -52,7 +54,9 @@ def test_any_order_of_rows_gives_the_same_log(rows: list[Row], random: object) -
 
 @given(
     rows=st.lists(
-        st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(0, 3), st.just(1)), min_size=1, max_size=40
+        st.tuples(st.integers(0, 5), st.integers(0, 7), st.integers(0, 3), st.just(1)),
+        min_size=1,
+        max_size=40,
     )
 )
 def test_leave_one_out_takes_each_users_last_events(rows: list[Row]) -> None:
@@ -92,10 +96,17 @@ def test_ties_depend_on_the_original_ids_only() -> None:
     place = torch.empty_like(swap)
     place[swap] = torch.arange(30)
     renumbered = Interactions.build(
-        place[user], 11 - item, [people[k] for k in swap.tolist()], things[::-1], time=torch.zeros(360, dtype=torch.int64)
+        place[user],
+        11 - item,
+        [people[k] for k in swap.tolist()],
+        things[::-1],
+        time=torch.zeros(360, dtype=torch.int64),
     )
     first = {people[u]: things[i] for u, i in enumerate(log.leave_one_out().test.tolist())}
-    second = {renumbered.user_ids[u]: things[::-1][i] for u, i in enumerate(renumbered.leave_one_out().test.tolist())}
+    second = {
+        renumbered.user_ids[u]: things[::-1][i]
+        for u, i in enumerate(renumbered.leave_one_out().test.tolist())
+    }
     assert first == second
 
 

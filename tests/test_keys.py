@@ -88,11 +88,17 @@ def test_secret_keys_differ() -> None:
 
 @pytest.mark.parametrize(
     ("name", "law", "mean", "variance"),
-    [("uniform", stats.uniform(), 0.5, 1 / 12), ("normal", stats.norm(), 0, 1), ("laplace", stats.laplace(), 0, 2)],
+    [
+        ("uniform", stats.uniform(), 0.5, 1 / 12),
+        ("normal", stats.norm(), 0, 1),
+        ("laplace", stats.laplace(), 0, 2),
+    ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("batched", [False, True])
-def test_distributions(name: str, law: stats.rv_continuous, mean: float, variance: float, dtype: torch.dtype, batched: bool) -> None:
+def test_distributions(
+    name: str, law: stats.rv_continuous, mean: float, variance: float, dtype: torch.dtype, batched: bool
+) -> None:
     if batched:  # many clients with few draws each
         drawn = getattr(KEYS.fold(name).fold(torch.arange(MANY // 4)), name)(4, dtype=dtype).flatten()
     else:

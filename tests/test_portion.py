@@ -33,15 +33,14 @@ def draw(clients: Clients, cohort: list[int], round: int = 0, **settings: Any) -
     return Portion.draw(clients, who, keys_of(clients, who, round), **options)
 
 
-def reads(portion: Portion, size: int = 5) -> dict[int, list[Read]]:
+def reads(portion: Portion, size: int = 5, *, narrow: bool = False) -> dict[int, list[Read]]:
     """By client and pass, put together from the steps."""
     found: dict[int, list[Read]] = {client: [] for client in portion.cohort.tolist()}
     for epoch in range(len(portion.epochs)):
         for reading in found.values():
             reading.append(Read([], [], []))
-        for active, batch in portion.steps(epoch, size):
-            assert len(batch.item) == len(batch.weight) == active
-            for k in range(active):
+        for batch, _ in portion.steps(epoch, size, narrow=narrow):
+            for k in range(len(batch.weight)):
                 meant = batch.weight[k] > 0
                 table, reading = batch.rows[k], found[portion.cohort.tolist()[k]][-1]
                 reading.seat.extend(batch.user[k][meant].tolist())
@@ -79,11 +78,17 @@ def test_negatives_are_never_touched_by_their_user(clients: Clients) -> None:
 
 @pytest.mark.parametrize("shape", ["phones", "silos"])
 def test_negatives_are_uniform_over_the_untouched(shape: str) -> None:
-    log = log_of(*((0, i, i) for i in (0, 3, 4, 9, 10, 11)), *((1, i, i) for i in (1, 2, 6)), users=2, items=12)
-    clients = Clients.phones(log.leave_one_out()) if shape == "phones" else Clients.silos(log.leave_one_out(), 1)
+    log = log_of(
+        *((0, i, i) for i in (0, 3, 4, 9, 10, 11)), *((1, i, i) for i in (1, 2, 6)), users=2, items=12
+    )
+    clients = (
+        Clients.phones(log.leave_one_out()) if shape == "phones" else Clients.silos(log.leave_one_out(), 1)
+    )
     counts = torch.zeros(2, 12)
     for round in range(60):
-        for client, passes in reads(draw(clients, list(range(len(clients))), round, negatives=50, epochs=2)).items():
+        for client, passes in reads(
+            draw(clients, list(range(len(clients))), round, negatives=50, epochs=2)
+        ).items():
             for read in passes:
                 for seat, negative in zip(read.seat, read.negative, strict=True):
                     user = int(clients.seats[client, seat])
@@ -126,7 +131,9 @@ def test_local_tables_hold_what_is_touched_and_nothing_else(clients: Clients) ->
         place = portion.cohort.tolist().index(client)
         rows = portion.known.rows[place]
         meant = rows[rows >= 0].tolist()
-        touched = {i for read in passes for i in read.item} | {n for r in passes for some in r.negative for n in some}
+        touched = {i for read in passes for i in read.item} | {
+            n for r in passes for some in r.negative for n in some
+        }
         assert meant == sorted(touched)
         assert (rows[len(meant) :] == -1).all()
 
@@ -135,13 +142,28 @@ def test_local_tables_hold_what_is_touched_and_nothing_else(clients: Clients) ->
 def test_steps_are_full_but_for_the_last(size: int, clients: Clients) -> None:
     portion = draw(clients, list(range(len(clients))))
     total = torch.zeros(len(clients))
-    for step, (active, batch) in enumerate(portion.steps(0, size)):
-        filled = batch.weight.sum(1)
+    for step, (batch, _) in enumerate(portion.steps(0, size)):
+        filled, active = batch.weight.sum(1), len(batch.weight)
         expected = [min(size, max(0, n - step * size)) for n in portion.sizes]
         assert filled.tolist() == expected[:active]
         assert not any(expected[active:])
         total[:active] += filled
     assert total.tolist() == portion.sizes
+
+
+def test_narrow_steps_read_the_same_from_smaller_tables(clients: Clients) -> None:
+    portion = draw(clients, list(range(len(clients))), epochs=2)
+    assert reads(portion, 7, narrow=True) == reads(portion, 7)
+    for batch, place in portion.steps(0, 7, narrow=True):
+        assert place is not None
+        whole = portion.known.rows[: len(place)].gather(1, place)
+        there = batch.rows >= 0
+        assert torch.equal(batch.rows[there], whole[there])  # where each narrow row comes from
+        for k, rows in enumerate(batch.rows):
+            meant = batch.weight[k] > 0
+            named = torch.cat([batch.item[k][meant], batch.negative[k][meant].flatten()])
+            assert set(rows[named].tolist()) <= set(rows[rows >= 0].tolist())
+            assert len(set(rows[rows >= 0].tolist())) == int((rows >= 0).sum())  # each row once
 
 
 def test_a_user_with_one_untouched_item() -> None:
@@ -170,5 +192,5 @@ def test_history_points_into_the_local_table(clients: Clients) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weights_have_the_precision_asked_for(dtype: torch.dtype, clients: Clients) -> None:
-    _, batch = next(iter(draw(clients, [0], dtype=dtype).steps(0, 4)))
+    batch, _ = next(iter(draw(clients, [0], dtype=dtype).steps(0, 4)))
     assert batch.weight.dtype == dtype

@@ -19,7 +19,9 @@ def gain(name: str, place: int, k: int) -> float:
     """What an item at a place (from 1) is worth in a list of `k`."""
     if place > k:
         return 0.0
-    return {"hr": 1.0, "recall": 1.0, "precision": 1 / k, "mrr": 1 / place, "ndcg": 1 / math.log2(place + 1)}[name]
+    return {"hr": 1.0, "recall": 1.0, "precision": 1 / k, "mrr": 1 / place, "ndcg": 1 / math.log2(place + 1)}[
+        name
+    ]
 
 
 def enumerated(name: str, scores: list[int], k: int) -> float:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
-import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.forking import Order, Pool, pool, small
+from tests.worlds import checkerboard
 from veilrec.checkpoint import Damaged
 from veilrec.errors import BadInput, Corrupted
 from veilrec.keys import Keys
@@ -109,7 +112,7 @@ def test_twenty_killed_at_random_times(runner: Pool, whole: Whole, tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["fsync", "replace", "unlink", "write"])
 def test_killed_while_something_is_written(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
-    for trial, place in enumerate(Keys.seed(3).fold(kind).integers(whole.counts[kind], 5).tolist()):
+    for trial, place in enumerate(Keys.seed(3).fold(kind).integers(whole.counts[kind], 3).tolist()):
         out = tmp_path / str(trial)
         assert runner.run(Order(str(out), fail={kind: place + 1}))["code"] == -signal.SIGKILL
         assert runner.run(Order(str(out), resume=True))["code"] == 0
@@ -124,3 +127,84 @@ def test_killed_at_every_place(runner: Pool, whole: Whole, tmp_path: Path, kind:
         assert runner.run(Order(str(out), fail={kind: place}))["code"] == -signal.SIGKILL
         assert runner.run(Order(str(out), resume=True))["code"] == 0
         assert_same(out, whole)
+
+
+@pytest.fixture(scope="module")
+def stopped(runner: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run killed in its seventh round, with checkpoints of rounds 5 and 6."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+    assert runner.run(Order(str(out), signals=[(signal.SIGKILL, "clients", 6 * 4 + 2, 1)]))["code"] == -9
+    assert [p.name for p in sorted(out.glob("checkpoint/round-*"))] == ["round-000005.json", "round-000006.json"]
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "lock"}
+
+
+@pytest.mark.parametrize("name", ["state-000006.safetensors", "round-000006.json"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "empty"])
+def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(
+    stopped: Path, whole: Whole, tmp_path: Path, name: str, damage: str
+) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    path = out / "checkpoint" / name
+    data = path.read_bytes()
+    flipped = data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+    path.write_bytes({"truncated": data[: len(data) // 2], "flipped": flipped}.get(damage, b""))
+    if damage == "missing":
+        path.unlink()
+    if (damage, name) == ("missing", "round-000006.json"):  # as if it had never been written
+        small().run(out, resume=True)
+    else:
+        with pytest.warns(Damaged, match="using the checkpoint of round 5") as told:
+            small().run(out, resume=True)
+        assert len(told) == 1
+    assert_same(out, whole)
+
+
+def test_with_no_checkpoint_that_is_whole_nothing_is_touched(stopped: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    for path in out.glob("checkpoint/state-*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    before = contents(out)
+    with pytest.raises(Corrupted, match="no older one is whole"):
+        small().run(out, resume=True)
+    assert contents(out) == before
+
+
+def test_metrics_that_were_changed_are_noticed(stopped: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    text = (out / "metrics.jsonl").read_text(encoding="utf-8")
+    (out / "metrics.jsonl").write_text(text.replace('"round": 1', '"round": 9', 1), encoding="utf-8")
+    with pytest.raises(Corrupted, match="metrics.jsonl"):
+        small().run(out, resume=True)
+
+
+def test_lost_checkpoints_are_noticed(stopped: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    shutil.rmtree(out / "checkpoint")
+    with pytest.raises(Corrupted, match="no checkpoint is left"):
+        small().run(out, resume=True)
+
+
+@pytest.mark.parametrize("change", [{"seed": 6}, {"consent": 0.25}, {"data": checkerboard(22)}, {"split_seed": 1}])
+def test_another_recipe_or_other_data_is_refused(stopped: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    before = contents(out)
+    with pytest.raises(BadInput, match="another recipe or other data"):
+        replace(small(), **change).run(out, resume=True)
+    assert contents(out) == before
+
+
+def test_the_number_of_workers_is_free(stopped: Path, whole: Whole, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    run = small()
+    replace(run, plan=replace(run.plan, workers=1)).run(out, resume=True)
+    assert hashes(out) == whole.hashes

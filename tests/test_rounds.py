@@ -156,6 +156,15 @@ def test_a_run_continues_where_it_stopped() -> None:
     assert digest(again) == whole
 
 
+def test_no_rounds_are_no_rounds() -> None:
+    fed = fedncf()
+    state = fed.start()
+    assert fed.run(state, rounds=0) is state
+    assert fed.run(state, rounds=2).round == 2
+    assert fed.run(state).round == fed.plan.rounds == 1
+    assert list(fed.rounds(state, until=0)) == []
+
+
 def test_a_round_leaves_the_servers_old_state_alone() -> None:
     for mode in MODES:
         fed = of_mode(mode)
@@ -195,10 +204,14 @@ def test_clients_without_events_are_never_sampled() -> None:
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
-@pytest.mark.parametrize("protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=["weights", "gradients"])
+@pytest.mark.parametrize(
+    "protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=["weights", "gradients"]
+)
 @pytest.mark.parametrize("trains", [{"user"}, {"item"}, {"item", "mlp1"}, set()], ids=str)
 def test_only_the_parts_named_move(trains: set[str], protocol: FedAvg, optimiser: Any) -> None:
-    fed = federation(phones(WORLD), FedNCF(120, dim=4, head=(4,)), protocol, **{**PLAN, "optimiser": optimiser})
+    fed = federation(
+        phones(WORLD), FedNCF(120, dim=4, head=(4,)), protocol, **{**PLAN, "optimiser": optimiser}
+    )
     before = fed.start()
     after = run(fed, 2, trains=trains)
     moved = {n for n, w in after.server.items() if not torch.equal(w, before.server[n])}
@@ -236,7 +249,9 @@ class Poison(Defence):
 @pytest.mark.parametrize("chunk", [1, 5, 100])
 def test_a_failure_in_training_names_user_round_and_phase(workers: int, chunk: int) -> None:
     fed = federation(phones(marked()), Sabotaged(24, dim=2), workers=workers, chunk=chunk)
-    with pytest.raises(ClientFailed, match="user person 5, round 1, training: ZeroDivisionError: planted") as error:
+    with pytest.raises(
+        ClientFailed, match="user person 5, round 1, training: ZeroDivisionError: planted"
+    ) as error:
         run(fed)
     assert (error.value.user, error.value.round, error.value.phase) == ("person 5", 1, "training")
     assert isinstance(error.value.__cause__, ZeroDivisionError)
@@ -275,16 +290,23 @@ def test_divergence_is_told_in_one_line(model: Any) -> None:
     with pytest.raises(VeilrecError, match="not finite; lower the learning rate") as error:
         run(fed, 20)
     assert "\n" not in str(error.value)
+    assert error.value.code == 2  # a setting that cannot be right, and no bug
 
 
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda: federation(phones(WORLD), with_scope(FedMF(120), "item", Scope.PRIVATE)), "item tables must be shared"),
+        (
+            lambda: federation(phones(WORLD), with_scope(FedMF(120), "item", Scope.PRIVATE)),
+            "item tables must be shared",
+        ),
         (lambda: federation(phones(log_of(*((0, i, i) for i in range(4)))), FedMF(4), negatives=4), None),
         (lambda: federation(phones(log_of((0, 0, 0), (0, 1, 1), items=9)), FedMF(9)), None),
         (lambda: federation(everything_touched(), FedMF(3)), "user u0 has touched every item"),
-        (lambda: federation(phones(log_of((0, 0, 0), items=3)).__class__.phones(EMPTY), FedMF(3)), "no user has an event"),
+        (
+            lambda: federation(phones(log_of((0, 0, 0), items=3)).__class__.phones(EMPTY), FedMF(3)),
+            "no user has an event",
+        ),
         (lambda: fedncf(cohort=0.0), "plan.cohort"),
         (lambda: fedncf(cohort=1.5), "plan.cohort"),
         (lambda: fedncf(lr=-1.0), "plan.lr"),
@@ -349,7 +371,14 @@ def test_precision_reaches_every_weight() -> None:
     batch=st.sampled_from([1, 3, 100]),
 )
 def test_small_problems_stay_finite(
-    sizes: list[int], n_items: int, model: Any, objective: str, lr: float, optimiser: str, negatives: int, batch: int
+    sizes: list[int],
+    n_items: int,
+    model: Any,
+    objective: str,
+    lr: float,
+    optimiser: str,
+    negatives: int,
+    batch: int,
 ) -> None:
     """RELIABILITY H7: one user, one event, one step, however it comes."""
     fed = federation(

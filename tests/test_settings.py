@@ -99,7 +99,7 @@ def test_what_fits(value: Any, annotation: Any, expected: Any) -> None:
         ([1, "x"], Sequence[int], 'key.1: "x" will not do; give a whole number'),
         (5, Sequence[int], "key: 5 will not do; give a list, each a whole number"),
         ([1], tuple[int, int], "key: 1 values; give a list, each a whole number"),
-        ("x", float | Mapping[str, float], 'key: "x" will not do; give a table, each a number or a number'),
+        ("x", float | Mapping[str, float], 'key: "x" will not do; give a number or a table, each a number'),
         ({"a": "x"}, float | Mapping[str, float], 'key.a: "x" will not do; give a number'),
         ({"shore": 1}, Inner, 'key.shore: Inner has no such option; did you mean "share"?'),
         ([], Inner, "key: [] will not do; give a table"),

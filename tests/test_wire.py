@@ -108,7 +108,10 @@ def test_padding_does_not_travel() -> None:
 
 
 def test_one_client_of_a_cohort() -> None:
-    cohort: Message = {"item": Rows(torch.tensor([[1, 4], [2, -1]]), torch.ones(2, 2, 3)), "w": torch.arange(2.0)}
+    cohort: Message = {
+        "item": Rows(torch.tensor([[1, 4], [2, -1]]), torch.ones(2, 2, 3)),
+        "w": torch.arange(2.0),
+    }
     alone = one(cohort, 1)
     item = alone["item"]
     assert isinstance(item, Rows)
@@ -180,7 +183,9 @@ BROKEN: dict[str, bytes] = {
     "rows as fractions": changed(item__rows=ROW.float() + 0.5),
     "rows as truth values": changed(item__rows=torch.tensor([False, True, True])),
     "rows in a square": changed(item__rows=ROW[:, None], item=torch.zeros(3, 1, 3)),
-    "rows in a square, of scalars": changed(bias__rows=torch.zeros(1, 1, dtype=torch.int32), bias=torch.zeros(1, 1)),
+    "rows in a square, of scalars": changed(
+        bias__rows=torch.zeros(1, 1, dtype=torch.int32), bias=torch.zeros(1, 1)
+    ),
     "a single row number": changed(item__rows=torch.tensor(3, dtype=torch.int32), item=torch.zeros(3)),
 }
 
@@ -221,7 +226,10 @@ def test_a_changed_byte_is_refused_or_stays_within_the_schema(place: int, byte: 
 
 def test_a_cohort_is_checked_like_one() -> None:
     schema: Schema = {"item": Spec((2,), table=9), "w": Spec((3,))}
-    good: Message = {"item": Rows(torch.tensor([[1, 4], [2, -1]]), torch.zeros(2, 2, 2)), "w": torch.zeros(2, 3)}
+    good: Message = {
+        "item": Rows(torch.tensor([[1, 4], [2, -1]]), torch.zeros(2, 2, 2)),
+        "w": torch.zeros(2, 3),
+    }
     check(good, schema, lead=(2,))
     bad: list[Message] = [
         {**good, "extra": torch.zeros(2)},

@@ -10,6 +10,7 @@ interactions → clients → local training → uploads → server ⟳ … → t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -121,8 +122,8 @@ class Chain(Defence):
         return trained[0] if trained else HelperSteps()
 
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
-        for defence in self.of:
-            clients = defence.prepare(clients, keys)
+        for place, defence in enumerate(self.of):
+            clients = defence.prepare(clients, keys.fold(place))
         return clients
 
     def attach(self, model: Recommender) -> Recommender:
@@ -132,24 +133,24 @@ class Chain(Defence):
 
     def publish(self, model: Recommender, device: Device) -> Params:
         posts: Params = {}
-        for defence in self.of:
-            posts |= defence.publish(model, device)
+        for defence, own in self._each(device):
+            posts |= defence.publish(model, own)
         return posts
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
-        return torch.stack([d.helper_loss(model, device) for d in self.of]).sum()
+        return sum((d.helper_loss(model, own) for d, own in self._each(device)), torch.zeros(()))
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
-        return torch.stack([d.penalty(model, device) for d in self.of]).sum()
+        return sum((d.penalty(model, own) for d, own in self._each(device)), torch.zeros(()))
 
     def after_epoch(self, params: Params, device: Device) -> Params:
-        for place, defence in enumerate(self.of):
-            params = defence.after_epoch(params, device._replace(keys=device.keys.fold(place)))
+        for defence, own in self._each(device):
+            params = defence.after_epoch(params, own)
         return params
 
     def on_upload(self, upload: Message, device: Device) -> Message:
-        for place, defence in enumerate(self.of):
-            upload = defence.on_upload(upload, device._replace(keys=device.keys.fold(place)))
+        for defence, own in self._each(device):
+            upload = defence.on_upload(upload, own)
         return upload
 
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
@@ -159,6 +160,11 @@ class Chain(Defence):
         for defence in self.of:
             state = defence.unlearn(state, federation)
         return state
+
+    def _each(self, device: Device) -> Iterator[tuple[Defence, Device]]:
+        """Each defence with keys of its own: two of a kind must not draw the same numbers."""
+        for place, defence in enumerate(self.of):
+            yield defence, device._replace(keys=device.keys.fold(place))
 
 
 def chain(*defences: Defence) -> Defence:

@@ -48,6 +48,7 @@ class ClientFailed(VeilrecError):
 
     def __init__(self, user: str, round: int, phase: str, cause: BaseException) -> None:
         self.user, self.round, self.phase = user, round, phase
+        self.code = cause.code if isinstance(cause, VeilrecError) else 1
         super().__init__(f"user {user}, round {round}, {phase}: {type(cause).__name__}: {cause}")
 
 

@@ -136,7 +136,10 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
         packed = task.protocol.pack(task.model, device, params, gradient)
         return task.defence.on_upload(packed, device)
 
-    values = vmap(leave, in_dims=(axes, 0, 0))(device, trained.params, trained.gradient)
+    if task.protocol.packs_as_is and not task.defence.acts("on_upload"):
+        values = leave(device, trained.params, trained.gradient)
+    else:
+        values = vmap(leave, in_dims=(axes, 0, 0))(device, trained.params, trained.gradient)
     examples = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
     posts = Posts.none(trained.loss.device)
     if task.defence.acts("publish"):

@@ -42,6 +42,14 @@ class Recommender(nn.Module, ABC):
     history: int = 0  # how many of a user's latest items `Batch.history` shall hold
     scale: ClassVar[float] = 0.01  # standard deviation of fresh user and item tables
 
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """A subclass that changes what is computed for one device loses the batched form that it inherits."""
+        super().__init_subclass__(**rest)
+        for batched, alone in (("cohort_loss", "loss"), ("cohort_scores", "scores")):
+            changed = {alone, "scoring_user", "represent"} & vars(cls).keys()
+            if changed and batched not in vars(cls):
+                setattr(cls, batched, getattr(Recommender, batched))
+
     @abstractmethod
     def loss(self, device: Device) -> Tensor:
         """What local training minimises: a scalar, the mean over the examples of the batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,7 +44,12 @@ class Protocol(ABC):
     A cohort arrives in chunks: `absorb` folds a chunk's uploads into a running partial result (a sum, a
     buffer of sequences) and `finish` turns it into the next state, so that no cohort's uploads are ever
     held whole.
+
+    Attributes:
+        packs_as_is: Whether `pack` only names tensors, so that a cohort is packed like one device.
     """
+
+    packs_as_is: ClassVar[bool] = False
 
     def still(self) -> bool:
         """True where devices only measure the gradient of SHARED parts; moving them is the server's part."""
@@ -82,8 +88,6 @@ class Protocol(ABC):
         specs = {"examples": Spec((), torch.int32)}
         for name in model.names(Scope.SHARED, Scope.EXPOSED):
             part, shape = model.parts[part_of(name)], tuple(model.get_parameter(name).shape)
-            if part.helper and part.scope is not Scope.SHARED:
-                continue
             specs[name] = Spec(shape[1:], dtype, shape[0]) if part.rows == "item" else Spec(shape, dtype)
         return specs
 

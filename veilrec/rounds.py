@@ -85,7 +85,7 @@ class Federation:
         watch: Sequence[Watch] = (),
     ) -> State:
         """Run rounds from `state` to the end; with `trains`, move only those parts of the model."""
-        until = state.round + (rounds or self.plan.rounds)
+        until = state.round + (self.plan.rounds if rounds is None else rounds)
         for done, _ in self.rounds(state, until=until, trains=trains, watch=watch):
             state = done
         return state
@@ -100,7 +100,7 @@ class Federation:
         history: Sequence[Row] = (),
     ) -> Iterator[tuple[State, Row]]:
         """Run rounds one by one: after each, the state and a row of what was measured."""
-        rows, last = list(history), until or self.plan.rounds
+        rows, last = list(history), self.plan.rounds if until is None else until
         with workers(self.plan.workers) as pool:
             while state.round < last:
                 partial: Params = {}

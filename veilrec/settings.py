@@ -35,7 +35,7 @@ def options_of(target: Callable[..., Any], without: Collection[str] = ()) -> dic
     Raises:
         BadInput: Where an annotation names something that does not exist at run time.
     """
-    function = target.__init__ if inspect.isclass(target) else target  # type: ignore[misc]
+    function = target.__init__ if inspect.isclass(target) else target
     told = meanings(inspect.getdoc(target) or "")
     try:
         hints = get_type_hints(function)
@@ -48,8 +48,9 @@ def options_of(target: Callable[..., Any], without: Collection[str] = ()) -> dic
         if name in without or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         default = parameter.default
-        if name in made and made[name].default_factory is not dataclasses.MISSING:
-            default = made[name].default_factory()  # type: ignore[misc]
+        factory = made[name].default_factory if name in made else dataclasses.MISSING
+        if factory is not dataclasses.MISSING:
+            default = factory()
         found[name] = Option(hints.get(name, Any), default, told.get(name, ""))
     return found
 
@@ -91,7 +92,8 @@ def fitted(where: str, value: Any, annotation: Any) -> Any:
     Raises:
         BadInput: Saying what is allowed.
     """
-    chosen = next((a for a in _alternatives(annotation) if _accepts(a, value)), None)
+    narrow_first = sorted(_alternatives(annotation), key=lambda member: member is float)
+    chosen = next((member for member in narrow_first if _accepts(member, value)), None)
     if chosen is None:
         raise BadInput(where, f"{shown(value)} will not do", f"give {describe(annotation)}")
     if chosen is Any or chosen in (int, bool, str):
@@ -102,16 +104,15 @@ def fitted(where: str, value: Any, annotation: Any) -> Any:
         return _finite(where, value)
     if get_origin(chosen) is Literal:
         return _literal(where, value, get_args(chosen))
-    if dataclasses.is_dataclass(chosen):
-        return chosen(**fit(where, value, options_of(chosen), chosen.__name__))  # type: ignore[arg-type, operator]
+    if inspect.isclass(chosen) and dataclasses.is_dataclass(chosen):
+        return chosen(**fit(where, value, options_of(chosen), chosen.__name__))
     return _mapping(where, value, chosen) if isinstance(value, Mapping) else _list(where, value, chosen)
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    """The members of a union without None, narrower numbers first."""
+    """The members of a union, without None."""
     if get_origin(annotation) in (Union, UnionType):
-        members = [m for a in get_args(annotation) if a is not NoneType for m in _alternatives(a)]
-        return tuple(sorted(members, key=lambda member: member is float))
+        return tuple(m for a in get_args(annotation) if a is not NoneType for m in _alternatives(a))
     return (annotation,)
 
 

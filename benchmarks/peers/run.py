@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from benchmarks.harness import Contestant, Result, interleaved, say, table
 
 INSTALL_DEADLINE = 1800  # seconds
 PEERS = [("flower", 2, 1), ("pfl", 1, 3), ("pfl", 2, 3)]  # name, workers, rounds timed in each process
-HEAD = ["contestant", "workers", "median s", "min s", "n", "÷ loop × 2", "(min)"]
+HEAD = ["contestant", "workers", "median s", "min s", "n", "÷ loop × 2", "(min)", "others"]
 
 
 def python_of(peer: str) -> Path:
@@ -70,9 +71,10 @@ def _row(result: Result, loop: Result | None) -> list[str]:
     if not result.round_s:
         return [*name, "failed", *[""] * (len(HEAD) - 3)]
     times = [f"{result.median_s:.3f}", f"{result.min_s:.3f}", str(len(result.round_s))]
-    if loop is None:
-        return [*name, *times, "", ""]
-    return [*name, *times, f"{result.median_s / loop.median_s:.2f}", f"{result.min_s / loop.min_s:.2f}"]
+    ratios = ["", ""]
+    if loop is not None:
+        ratios = [f"{result.median_s / loop.median_s:.2f}", f"{result.min_s / loop.min_s:.2f}"]
+    return [*name, *times, *ratios, f"{statistics.median(result.others):.2f}" if result.others else ""]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from veilrec.model import Recommender, bind, overrides, with_scope
 from veilrec.params import Scope, part_of
 
 CASES = cases("models")
-FLOOR = "Popularity"  # knows no user, so it ranks nothing: its own answer is tested below
+FLOOR = "Popularity"
 
 
 @pytest.fixture(params=CASES, ids=str)
@@ -82,7 +82,9 @@ def test_the_loss_of_one_device_is_its_own(scene: Scene) -> None:
     """One device alone, without vmap, computes what it computes among the others."""
     losses = scene.mapped(lambda m, d: m.loss(d))
     for k in range(len(losses)):
-        device = scene.device._replace(batch=of_client(scene.device.batch, k), keys=Keys(scene.device.keys.value[k]))
+        device = scene.device._replace(
+            batch=of_client(scene.device.batch, k), keys=Keys(scene.device.keys.value[k])
+        )
         params = {name: value[k] for name, value in scene.params.items()}
         loss = bind(scene.model, params, lambda m, d: m.loss(d), device)
         assert loss.dim() == 0
@@ -162,18 +164,27 @@ def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) 
     assert all(torch.tensor(losses).isfinite())
     assert sum(losses[-5:]) < sum(losses[:5])
     after = model.state_dict()  # the module is only the architecture: nobody writes into it
-    assert all(a.nan_to_num().equal(b.nan_to_num()) for a, b in zip(before.values(), after.values(), strict=True))
+    assert all(
+        a.nan_to_num().equal(b.nan_to_num()) for a, b in zip(before.values(), after.values(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("seated", [1, 4])
 def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Interactions) -> None:
     """A held-out even item stands above all odd ones for an even user, and the other way round."""
-    if case.name == FLOOR:
-        pytest.skip("the floor knows no user")
+    model = case.build(24, 1)
+    if not model.history and not model.names(Scope.EXPOSED, Scope.PRIVATE):
+        pytest.skip("the same list for everyone")
     clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)
     judge = Evaluation(ks=(1, 2), select="hr@2")
     fed = federation(
-        clients, case.build(24, clients.n_seats), evaluation=judge, rounds=30, optimiser="adam", lr=0.05, batch=16
+        clients,
+        case.build(24, clients.n_seats),
+        evaluation=judge,
+        rounds=30,
+        optimiser="adam",
+        lr=0.05,
+        batch=16,
     )
     best, score = -1.0, 0.0  # as in a real run: chosen on validation items, then looked at once
     for state, _ in fed.rounds(fed.start()):
@@ -195,7 +206,22 @@ def test_a_part_can_be_exposed(case: Case, checkerboard: Interactions) -> None:
             assert any(part_of(n) == name for n in state.devices.values)
 
 
-def test_the_floor_is_the_counts(checkerboard: Interactions) -> None:
+def test_a_defence_may_change_the_vector_that_is_scored_with(case: Case, checkerboard: Interactions) -> None:
+    """The engine must not take a batched form that knows nothing of the change."""
+    twice = {"scoring_user": lambda self, batch: 2 * self.represent(batch)}
+    slow = {name: getattr(Recommender, name) for name in ("cohort_loss", "cohort_scores")}
+    states, scored = [], []
+    for methods in (twice, {**twice, **slow}):
+        model = case.build(24, 1)
+        model.__class__ = type("Guarded", (type(model),), methods)
+        fed = federation(phones(checkerboard), model, lr=0.5, batch=4, precision="float64")
+        states.append(run(fed, 2))
+        scored.append(fed.evaluate(states[-1]))
+    assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server)
+    assert all(largest(scored[0].values[m], scored[1].values[m]) < 1e-9 for m in scored[0].values)
+
+
+def test_the_floor_is_the_counts() -> None:
     """One round of plain descent: each item's score is the number of its touches, over the number of devices."""
     log = ragged((1, 3, 5, 6, 9, 14), 30)
     (floor,) = [case for case in CASES if case.name == FLOOR]

@@ -132,7 +132,11 @@ def test_several_defences_are_a_chain_in_order(tmp_path: Path) -> None:
 def test_settings_replace_what_the_file_says(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT)
     assert Recipe.load(path, ["plan.lr=0.5"]).values["plan"]["lr"] == 0.5
-    assert Recipe.load(path, ["plan.lr.item=2"]).values["plan"]["lr"] == {"user": 1.0, "default": 0.1, "item": 2.0}
+    assert Recipe.load(path, ["plan.lr.item=2"]).values["plan"]["lr"] == {
+        "user": 1.0,
+        "default": 0.1,
+        "item": 2.0,
+    }
     assert Recipe.load(path, ["model.name=FedNCF", "model.head=[4, 2]"]).values["model"]["head"] == [4, 2]
     assert Recipe.load(path, ["plan.rounds=3", "plan.rounds=4"]).values["plan"]["rounds"] == 4
     assert Recipe.load(path, ["seeds=[1, 2]"]).seeds == (1, 2), "seeds replace the file's seed"
@@ -144,11 +148,16 @@ def test_paths_start_from_the_file_or_from_here(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path / "here")
     path = write(tmp_path, '[data]\nname = "csv"\npath = "log.csv"\n')
     assert Recipe.load(path).values["data"]["path"] == str(tmp_path / "log.csv")
-    assert Recipe.load(path, ["data.path=log.csv"]).values["data"]["path"] == str(tmp_path / "here" / "log.csv")
+    assert Recipe.load(path, ["data.path=log.csv"]).values["data"]["path"] == str(
+        tmp_path / "here" / "log.csv"
+    )
 
 
 def test_a_sweep_makes_one_recipe_a_cell_and_seed(tmp_path: Path) -> None:
-    text = TEXT.replace("seed = 3", "seeds = [0, 1]") + '\n[sweep]\nplan.rounds = [2, 3]\n"model.dim" = [4, 8, 16]\n'
+    text = (
+        TEXT.replace("seed = 3", "seeds = [0, 1]")
+        + '\n[sweep]\nplan.rounds = [2, 3]\n"model.dim" = [4, 8, 16]\n'
+    )
     recipe = Recipe.load(write(tmp_path, text))
     cells = recipe.cells()
     assert len(cells) == len({cell.name for cell in cells}) == 12
@@ -184,11 +193,15 @@ def test_plugins_are_recorded_and_asked_for(tmp_path: Path) -> None:
     plugin = catalogue.load_plugin(outside.write(tmp_path, "mine.py", outside.DEFENCE))
     catalogue.load_plugin(outside.write(tmp_path, "other.py", outside.MODEL))
     recipe = Recipe.load(write(tmp_path, '[[defence]]\nname = "Shrink"\n'))
-    assert recipe.values["plugin"] == [{"path": str(plugin.path), "sha256": plugin.sha256}], "only what is used"
+    assert recipe.values["plugin"] == [{"path": str(plugin.path), "sha256": plugin.sha256}], (
+        "only what is used"
+    )
     written = write(tmp_path, recipe.toml(), "b.toml")
     assert Recipe.load(written) == recipe
     plugins.forget()
-    with pytest.raises(BadInput, match=r"b\.toml:\d+: plugin\.0: needs the plugin mine\.py; add --plugin .*mine\.py$"):
+    with pytest.raises(
+        BadInput, match=r"b\.toml:\d+: plugin\.0: needs the plugin mine\.py; add --plugin .*mine\.py$"
+    ):
         Recipe.load(written)
     catalogue.load_plugin(outside.write(tmp_path, "mine.py", outside.DEFENCE + "\n# changed\n"))
     with pytest.raises(BadInput, match="is not the file that was used"):
@@ -216,7 +229,9 @@ def test_errors_name_the_line_or_the_argument(tmp_path: Path) -> None:
     text = '[model]\nname = "FedNCF"\nhead = []\n'
     assert complaint(tmp_path, text).startswith("a.toml:3: model.head: ")
     text = '[protocol]\nsends = "gradients"\n'
-    assert complaint(tmp_path, text).startswith("a.toml:1: protocol.server: "), "a default: the table has a line"
+    assert complaint(tmp_path, text).startswith("a.toml:1: protocol.server: "), (
+        "a default: the table has a line"
+    )
     sweep = "[sweep]\nplan.rounds = [1, 0]\n"
     assert complaint(tmp_path, sweep).endswith("plan.rounds: 0 is too few; give 1 or more")
 

@@ -16,10 +16,15 @@ from veilrec.recipe.toml import read, value_of, write
 
 NAMES = st.text(max_size=8)
 SCALARS = st.one_of(
-    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), st.text()
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(),
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=8
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
 )
 
 
@@ -39,7 +44,11 @@ def test_a_value_on_the_command_line_is_a_toml_value(value: Any) -> None:
 
 
 def test_comments_stand_beside_their_values() -> None:
-    values = {"seed": 1, "plan": {"rounds": 5, "lr": {"user": 0.1}}, "defence": [{"name": "a"}, {"name": "b"}]}
+    values = {
+        "seed": 1,
+        "plan": {"rounds": 5, "lr": {"user": 0.1}},
+        "defence": [{"name": "a"}, {"name": "b"}],
+    }
     text = write(values, {"seed": "x.toml", "plan.lr": "default", "defence.1.name": "--set"})
     assert "seed = 1  # x.toml" in text
     assert "lr = { user = 0.1 }  # default" in text
@@ -55,7 +64,15 @@ def test_what_toml_cannot_say_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("5", 5), ("0.5", 0.5), ("true", True), ('"5"', "5"), ("FedNCF", "FedNCF"), ("[1, 2]", [1, 2]), ("", "")],
+    [
+        ("5", 5),
+        ("0.5", 0.5),
+        ("true", True),
+        ('"5"', "5"),
+        ("FedNCF", "FedNCF"),
+        ("[1, 2]", [1, 2]),
+        ("", ""),
+    ],
 )
 def test_quotes_may_be_left_out(text: str, value: Any) -> None:
     assert value_of(text) == value
@@ -68,7 +85,8 @@ def test_a_value_cannot_smuggle_in_a_second_key() -> None:
 def test_lines_of_keys(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(
-        'seed = 1\n\n[plan]\n# rounds = 3\nrounds = 2\nlr.user = 1\n[[defence]]\nname = "a"\n[[defence]]\nname = "b"\n'
+        "seed = 1\n\n[plan]\n# rounds = 3\nrounds = 2\nlr.user = 1\n"
+        '[[defence]]\nname = "a"\n[[defence]]\nname = "b"\n'
     )
     lines = read(path).lines
     assert lines["seed"] == 1

@@ -17,11 +17,11 @@ from veilrec.errors import ClientFailed, VeilrecError
 __all__ = ["app", "main"]
 
 BUG, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
-USAGE = typer.BadParameter.__mro__[2]  # the base of everything that the parser of arguments complains about
+USAGE: Any = typer.BadParameter.__mro__[2]  # the base of all that the parser of arguments complains about
 
 app = typer.Typer(
     name="veilrec",
-    help="Train recommenders on data that stays on people's devices, measure what still leaks, and make it forget.",
+    help="Train recommenders on data that stays on people's devices, see what leaks, and make it forget.",
     epilog="Start with `veilrec demo`: it needs no data and no network.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -64,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        return _say(f"{error.filename}: {error.strerror}; check the path, its permissions and the space left", BAD_INPUT)
+        return _say(
+            f"{error.filename}: {error.strerror}; check the path, its permissions and the space left",
+            BAD_INPUT,
+        )
     except Exception:
         traceback.print_exc()
         return _say("this is a bug of veilrec; please report it with the lines above", BUG)
@@ -77,7 +80,7 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     except USAGE as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "veilrec"
-        return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", BAD_INPUT)  # type: ignore[attr-defined]
+        return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", BAD_INPUT)
     return code if isinstance(code, int) else 0
 
 

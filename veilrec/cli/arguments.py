@@ -9,7 +9,19 @@ import typer
 
 from veilrec.errors import BadInput
 
-__all__ = ["DataDir", "Device", "Json", "Plugins", "Quiet", "RecipePath", "Run", "Seed", "Sets", "check_device", "load_plugins"]
+__all__ = [
+    "DataDir",
+    "Device",
+    "Json",
+    "Plugins",
+    "Quiet",
+    "RecipePath",
+    "Run",
+    "Seed",
+    "Sets",
+    "check_device",
+    "load_plugins",
+]
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.", show_default=False)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
@@ -24,7 +36,9 @@ DataDir = Annotated[
 ]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option("--plugin", metavar="FILE", help="A Python file that adds entries to the catalogue; repeatable."),
+    typer.Option(
+        "--plugin", metavar="FILE", help="A Python file that adds entries to the catalogue; repeatable."
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or one of several as in cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

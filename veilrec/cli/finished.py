@@ -33,7 +33,9 @@ class Opened:
     state: State
 
 
-def reopen(folder: Path, data: Path | None = None, data_dir: Path | None = None, device: str = "cpu") -> Opened:
+def reopen(
+    folder: Path, data: Path | None = None, data_dir: Path | None = None, device: str = "cpu"
+) -> Opened:
     """A finished run; its dataset is loaded only where the directory does not hold it.
 
     Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,7 +75,9 @@ def _print(found: Mapping[str, list[dict[str, Any]]]) -> None:
 
     out = console()
     for kind, entries in found.items():
-        shown = table(kind, "what it is", "options and their defaults", title=f"{kind}, as {SECTION[kind]} in a recipe")
+        shown = table(
+            kind, "what it is", "options and their defaults", title=f"{kind}, as {SECTION[kind]} in a recipe"
+        )
         for entry in entries:
             shown.add_row(entry["name"], _about(entry), _options(entry["options"]))
         out.print(shown if entries else f"{kind}, as {SECTION[kind]} in a recipe\n\n  none yet\n")
@@ -97,7 +98,13 @@ def _options(options: Mapping[str, Any]) -> str:
 
     lines = []
     for name, option in options.items():
-        default = "(needed)" if option["required"] else "–" if option["default"] is None else shown(option["default"])
+        default = (
+            "(needed)"
+            if option["required"]
+            else "–"
+            if option["default"] is None
+            else shown(option["default"])
+        )
         lines.append(f"{name} = {default}")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Progress on the standard error: a bar with phase, count and time left; plain lines where there is no terminal."""
+"""Progress on the standard error: a bar with count and time left, or lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.tables import console, minutes
 
@@ -46,7 +46,9 @@ class Lines(Silence):
         if self.first is None and phase == "rounds":
             self.first = (now, done)
         if (row is not None and self.select in row) or now - self.last > SILENT or (row and done == total):
-            self._say(f"{phase} {done}/{total}{_measured(row, self.select)}{self._left(now, done, total, phase)}")
+            self._say(
+                f"{phase} {done}/{total}{_measured(row, self.select)}{self._left(now, done, total, phase)}"
+            )
 
     def _left(self, now: float, done: int, total: int, phase: str) -> str:
         if phase != "rounds" or self.first is None or done in (self.first[1], total):
@@ -77,7 +79,9 @@ class Bar(Silence):
         """Move the bar."""
         if phase == "rounds":
             self.rounds = done
-            said = {"said": _measured(row, self.select).strip(", ")} if row and self.select in row else {}
+            said: Any = (
+                {"said": _measured(row, self.select).strip(", ")} if row and self.select in row else {}
+            )
             unit = f"{done}/{total} rounds"
             self.bars.update(
                 self.task, description=f"{self.title}training", completed=done, total=total, unit=unit, **said
@@ -86,7 +90,9 @@ class Bar(Silence):
             self.bars.update(self.task, completed=self.rounds + done / max(1, total))
         else:
             unit = f"{done}/{total}"
-            self.bars.update(self.task, description=f"{self.title}{phase}", completed=done, total=total, unit=unit)
+            self.bars.update(
+                self.task, description=f"{self.title}{phase}", completed=done, total=total, unit=unit
+            )
 
 
 def _measured(row: Mapping[str, float] | None, select: str) -> str:
@@ -106,7 +112,14 @@ def showing(select: str, title: str = "", *, quiet: bool = False) -> Iterator[Si
     if not screen.is_terminal:
         yield Lines(select, title)
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = [
         SpinnerColumn(),

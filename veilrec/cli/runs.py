@@ -1,4 +1,4 @@
-"""``veilrec run``, ``evaluate`` and ``recommend``: make a run, judge it again, and see what a user would be shown."""
+"""``veilrec run``, ``evaluate`` and ``recommend``: make a run, judge it again, see what a user is shown."""
 
 from __future__ import annotations
 

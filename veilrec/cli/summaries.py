@@ -57,7 +57,9 @@ def print_utility(model: str, utility: Mapping[str, Any]) -> None:
     out.print(shown)
     out.print(f"Protocol: {utility['protocol']}; {utility['users']:,} users tested.", style="dim")
     if utility["collapsed"]:
-        out.print(f"Below the popularity floor by {utility['select']}: this model has not learned.", style="red")
+        out.print(
+            f"Below the popularity floor by {utility['select']}: this model has not learned.", style="red"
+        )
 
 
 def print_list(user: str, items: Sequence[Mapping[str, Any]]) -> None:

@@ -18,7 +18,12 @@ def console(*, stderr: bool = False) -> Console:
     """The terminal, or a pipe; rich leaves colours out for a pipe and for NO_COLOR."""
     from rich.console import Console
 
-    plain: Any = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}  # titles may have brackets
+    plain: Any = {
+        "stderr": stderr,
+        "highlight": False,
+        "markup": False,
+        "emoji": False,
+    }  # titles may have brackets
     found = Console(**plain)
     return found if found.is_terminal else Console(**plain, width=max(PIPE_WIDTH, found.width))
 

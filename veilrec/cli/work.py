@@ -1,4 +1,4 @@
-"""The work of ``veilrec run``: one experiment, or all those of a sweep, with progress on the standard error."""
+"""The work of ``veilrec run``: one experiment, or all those of a sweep, with progress."""
 
 from __future__ import annotations
 

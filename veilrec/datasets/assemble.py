@@ -65,6 +65,7 @@ def assemble(
     item, item_ids = _ordered(items)
     if strict:
         _refuse_repeats(log, user, item, len(item_ids))
+        _refuse_strangers(log, people)
     attributes, classes, people_notes = _joined(people, user_ids)
     texts, title_notes = _titled(titles, item_ids)
     notes = [*absent, *people_notes, *title_notes]
@@ -136,6 +137,20 @@ def _refuse_repeats(log: Log, user: Tensor, item: Tensor, n_items: int) -> None:
     log.table.refuse(again, log.user, 'user "{value}" has this item in an earlier row as well', FIX)
 
 
+def _refuse_strangers(log: Log, people: People | None) -> None:
+    """With lines: a person without events, a user about whom nothing is said."""
+    if people is None:
+        return
+    users, persons = log.table.tokens[log.user], people.table.tokens[people.user]
+    silent, unnamed = (
+        np.array([name not in others for name in tokens.names])[tokens.codes]
+        for tokens, others in ((persons, set(users.names)), (users, set(persons.names)))
+    )
+    people.table.refuse(silent, people.user, 'user "{value}" has no events', FIX)
+    where = Path(people.table.source.where).name
+    log.table.refuse(unnamed, log.user, f'user "{{value}}" has no row in {where}', FIX)
+
+
 def _joined(
     people: People | None, user_ids: Sequence[str]
 ) -> tuple[dict[str, Tensor], dict[str, tuple[str, ...]], list[str]]:
@@ -146,14 +161,14 @@ def _joined(
     match = np.array([person.get(name, -1) for name in user_ids], dtype=np.int64)
     where, notes = Path(people.table.source.where).name, []
     if absent := len(people.ids) - int((match >= 0).sum()):
-        notes.append(f"{absent:,} users in {where} have no events: left out")
+        notes.append(f"{_count(absent, 'user')} of {where} without events: left out")
     if bare := int((match < 0).sum()):
-        notes.append(f"{bare:,} users have no row in {where}: their attributes are unknown")
+        notes.append(f"{_count(bare, 'user')} without a row in {where}: attributes unknown")
     tensors, classes = {}, {}
     for name, attribute in people.attributes.items():
         codes = np.where(match >= 0, attribute.codes[match], UNKNOWN)
         if unsaid := int(((codes == UNKNOWN) & (match >= 0)).sum()):
-            notes.append(f"{unsaid:,} users have a row in {where} without {name}: unknown")
+            notes.append(f"{_count(unsaid, 'user')} of {where} without a value of {name}: unknown")
         tensors[name], classes[name] = torch.from_numpy(codes), attribute.classes
     return tensors, classes, notes
 
@@ -163,13 +178,16 @@ def _titled(titles: Titles | None, item_ids: Sequence[str]) -> tuple[list[str] |
         return None, []
     texts = [titles.by_id.get(name, "").strip() for name in item_ids]
     bare = sum(not text for text in texts)
-    return texts, [
-        f"{bare:,} items have no title in {Path(titles.where).name}: shown by their id"
-    ] if bare else []
+    where = Path(titles.where).name
+    return texts, [f"{_count(bare, 'item')} without a title in {where}: shown by id"] if bare else []
 
 
 def _short(log: Interactions) -> list[str]:
     """Sentences about users with too few events for a test or a validation item."""
     one, two = (int((log.counts == number).sum()) for number in (1, 2))
-    notes = [f"{one:,} users have one event: trained on, never tested"] if one else []
-    return notes + ([f"{two:,} users have two events: tested without a validation item"] if two else [])
+    notes = [f"{_count(one, 'user')} with one event: trained on, never tested"] if one else []
+    return notes + ([f"{_count(two, 'user')} with two events: tested, no validation item"] if two else [])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -33,16 +33,15 @@ class People:
     """Attributes of distinct users.
 
     Attributes:
-        table: Where they were read.
+        table, user: Where they were read, and its column of ids.
         ids: ``[people]`` original ids.
-        rows: ``[people]`` the first row of each.
         attributes: ``[people]`` codes by name of attribute.
         notes: What was left out, as sentences.
     """
 
     table: Table
+    user: str
     ids: list[str]
-    rows: NDArray[np.int64]
     attributes: Mapping[str, Attribute]
     notes: tuple[str, ...] = ()
 
@@ -60,7 +59,7 @@ def people_of(
     kept = {
         name: Attribute(attribute.codes[rows], attribute.classes) for name, attribute in attributes.items()
     }
-    return People(table, ids, rows, kept, tuple(notes))
+    return People(table, user, ids, kept, tuple(notes))
 
 
 def declared(table: Table, column: str, names: Mapping[str, str]) -> Attribute:

@@ -8,7 +8,7 @@ Every recommender named "Fed…" is a model run by this file.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ class FedAvg(Protocol):
         server: What the server does with the mean: take it as it is, or step along it.
         server_lr: The server's rate, one for all or by part.
     """
+
+    packs_as_is: ClassVar[bool] = True
 
     sends: Literal["weights", "gradients"] = "weights"
     weigh: Literal["clients", "touched", "examples"] = "clients"
@@ -90,7 +92,8 @@ class FedAvg(Protocol):
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
             partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
         row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
-        change = value if self.still() else value - server.index_select(0, row.clamp(min=0))
+        # In place and with the sign turned: tables are large, and every copy is a walk through memory.
+        change = -value if self.still() else server.index_select(0, row.clamp(min=0)).sub_(value)
         if self.weigh == "examples":
             change = change * share.to(change.dtype).repeat_interleave(upload.row.shape[1]).reshape(
                 _like(change)
@@ -98,7 +101,7 @@ class FedAvg(Protocol):
         place = torch.where(row < 0, len(server), row)
         total = server.new_zeros(len(server) + 1, *server.shape[1:])
         total.scatter_add_(0, place.reshape(_like(change)).expand_as(change), change)
-        partial[name] += total[:-1]
+        partial[name] -= total[:-1]
         touched = share.new_zeros(len(server) + 1)
         touched.scatter_add_(0, place, share.repeat_interleave(upload.row.shape[1]))
         partial[f"touched/{name}"] += touched[:-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,6 +72,20 @@ class Recipe:
             source = source.order(text)
         if seed is not None:
             source = source.put("seed", seed, "command line")
+        return cls._checked(source, data_dir, has_data)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], who: str = "Python", data_dir: Path | None = None) -> Recipe:
+        """A recipe from nested tables, as if they stood in a file; `who` is the origin of each value.
+
+        Raises:
+            BadInput: For whatever will not do.
+        """
+        told = dict.fromkeys(_keys(values), who)
+        return cls._checked(Source(None, copy.deepcopy(dict(values)), told=told), data_dir, True)
+
+    @classmethod
+    def _checked(cls, source: Source, data_dir: Path | None, has_data: bool) -> Recipe:
         recipe = cls._resolved(source, data_dir, has_data)
         for cell in recipe.cells():
             with cell.recipe.blaming():
@@ -80,6 +95,7 @@ class Recipe:
     @classmethod
     def _resolved(cls, source: Source, data_dir: Path | None, has_data: bool) -> Recipe:
         """A recipe that stands for all its cells has the values of the first one."""
+        first = source
         try:
             _ask_for_plugins(source.raw.get("plugin"))
             sweep = _sweep(source.raw.get("sweep", {}))
@@ -89,7 +105,7 @@ class Recipe:
             values = resolve(first.raw, first.base, data_dir, has_data=has_data)
             values = _with_plugins(values)
         except BadInput as error:
-            raise source.placed(error) from error
+            raise first.placed(error) from error
         origins = {k: "--plugin" if k.startswith("plugin.") else first.origin(k) for k in _keys(values)}
         if sweep:
             values["sweep"] = sweep

@@ -109,7 +109,7 @@ class Moved:
 def _model(table: Mapping[str, Any]) -> Callable[..., Recommender]:
     options = {name: value for name, value in rest(table).items() if name != "scopes"}
     model = catalogue.build("models", table["name"], options, "model")
-    return Moved(model, table["scopes"]) if table.get("scopes") else model  # type: ignore[no-any-return]
+    return Moved(model, table["scopes"]) if table.get("scopes") else model
 
 
 def _agree(parts: Mapping[str, Any]) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from veilrec.errors import BadInput
 from veilrec.recipe import toml
 from veilrec.recipe.sections import SECTIONS
-from veilrec.settings import shown
 
 __all__ = ["Source"]
 
@@ -33,8 +32,8 @@ class Source:
     path: Path | None
     raw: dict[str, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
-    told: Mapping[str, str] = field(default_factory=dict)
-    orders: Mapping[str, str] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    orders: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path | None) -> Source:
@@ -88,14 +87,27 @@ class Source:
         if not rest or key.split(".")[0] not in {*SECTIONS, *self.raw}:
             return error
         for told, order in reversed(self.orders.items()):
-            if key == told or key.startswith(f"{told}.") or told.startswith(f"{key}."):
+            around = told.startswith(f"{key}.") and self._line(key) is None
+            if key == told or key.startswith(f"{told}.") or around:
                 return BadInput(f"--set {order}", f"{key}: {rest}" if key != told else rest)
-        if self.origin(key) in ("command line", SWEEP) or self.path is None:
+        who = self.origin(key)
+        if who == "command line":
+            return BadInput(f"--{key}", rest)
+        if self.path is None:
             return error
+        key = f"sweep.{key}" if who == SWEEP else key
+        return BadInput(self.path, f"{key}: {rest}", line=self._line(key))
+
+    def _line(self, key: str) -> int | None:
+        """The line of a key, of the table that it is in, or of what is in that table."""
         parts = key.split(".")
-        nearer = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-        line = next((self.lines[name] for name in nearer if name in self.lines), None)
-        return BadInput(self.path, f"{key}: {rest}", line=line)
+        for name in (".".join(parts[:length]) for length in range(len(parts), 0, -1)):
+            within = [
+                line for known, line in self.lines.items() if known == name or known.startswith(f"{name}.")
+            ]
+            if within:
+                return min(within)
+        return None
 
 
 def _put(tree: Any, parts: Sequence[str], value: Any, where: str) -> None:
@@ -103,9 +115,7 @@ def _put(tree: Any, parts: Sequence[str], value: Any, where: str) -> None:
     name, rest = parts[0], parts[1:]
     if isinstance(tree, list):
         if not name.isdecimal() or int(name) > len(tree):
-            raise BadInput(
-                where, f"{shown(name)} is no place in a list of {len(tree)}", f"give 0 to {len(tree)}"
-            )
+            raise BadInput(where, f"the list has {len(tree)} entries", f"use a place from 0 to {len(tree)}")
         place = int(name)
         if place == len(tree):
             tree.append({})

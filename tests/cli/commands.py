@@ -1,0 +1,37 @@
+"""Short ways to call the command line and to see what it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from veilrec.cli import main
+
+
+class Answer(NamedTuple):
+    """What a command gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Answer:
+    """Run a command in this process."""
+    capsys.readouterr()
+    code = main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return Answer(code, said.out, said.err)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every file and folder below a folder, with a hash of what it holds."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "folder"
+        for path in sorted(folder.rglob("*"))
+    }

@@ -1,0 +1,137 @@
+"""What every defence must do, whoever wrote it: the tests are run on all that the catalogue lists."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.contract import Case, cases
+from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
+from veilrec.defence import HOOKS, Defence, chain
+from veilrec.defences.none import Undefended
+from veilrec.models.fedmf import FedMF
+from veilrec.models.fedncf import FedNCF
+from veilrec.params import Rows, Scope
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.rounds import Federation
+from veilrec.wire import encode, one
+
+CASES = cases("defences")
+MODELS: dict[str, Any] = {"FedMF": lambda: FedMF(24, dim=4), "FedNCF": lambda: FedNCF(24, dim=4, head=(6,))}
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param  # type: ignore[no-any-return]
+
+
+def fed_of(defence: Defence, model: str = "FedNCF", **plan: Any) -> Federation:
+    settings = {"lr": 0.5, "batch": 4, "chunk": 7, **plan}
+    protocol = settings.pop("protocol", None)
+    return federation(phones(checkerboard(), 0.5), MODELS[model](), protocol, defence, **settings)
+
+
+def test_it_names_its_source_and_its_places(case: Case) -> None:
+    text = sys.modules[case.entry.__module__].__doc__ or ""
+    assert "Paper" in text
+    (places,) = [line for line in text.splitlines() if line.startswith("Acts at:")]
+    acting = [hook for hook in HOOKS if case.build().acts(hook)]
+    assert all(hook in places for hook in acting)
+    assert all(hook in acting for hook in HOOKS if hook in places)
+
+
+def test_it_is_frozen_and_only_its_settings(case: Case) -> None:
+    defence = case.build()
+    assert isinstance(defence, Defence)
+    assert dataclasses.is_dataclass(defence)
+    assert defence.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert defence == case.build()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_same_keys_same_result(case: Case, model: str) -> None:
+    runs = [run(fed_of(case.build(), model, workers=workers), 2) for workers in (1, 1, 2)]
+    assert len({digest(state) for state in runs}) == 1
+    assert all(value.isfinite().all() for value in runs[0].server.values())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_cohort_is_one_by_one(case: Case, model: str) -> None:
+    """In float64, so that what is left is no rounding."""
+    feds = [fed_of(case.build(), model, precision="float64", chunk=chunk) for chunk in (1, 5, 100)]
+    results = [uploads_of(fed, 2) for fed in feds]
+    state, seen = results[0]
+    for other, uploads in results[1:]:
+        assert all(largest(state.server[name], other.server[name]) < 1e-9 for name in state.server)
+        assert torch.equal(state.posts.owner, other.posts.owner)
+        for client, (exchange, place) in seen.items():
+            theirs, there = uploads[client]
+            ours, same = one(exchange.received.values, place), one(theirs.received.values, there)
+            assert all(alike(ours[name], same[name]) for name in ours)
+
+
+def alike(a: Tensor | Rows, b: Tensor | Rows) -> bool:
+    if isinstance(a, Rows) and isinstance(b, Rows):
+        a_meant, b_meant = a.row >= 0, b.row >= 0
+        return (
+            torch.equal(a.row[a_meant], b.row[b_meant]) and largest(a.value[a_meant], b.value[b_meant]) < 1e-9
+        )
+    return isinstance(a, Tensor) and isinstance(b, Tensor) and largest(a, b) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=["weights", "gradients"]
+)
+def test_private_stays_private(case: Case, protocol: FedAvg) -> None:
+    fed = fed_of(case.build(), protocol=protocol)
+    private = set(fed.model.names(Scope.PRIVATE))
+    state, seen = uploads_of(fed, 2)
+    own = held(fed, state)
+    for client, (exchange, place) in seen.items():
+        data = encode(one(exchange.received.values, place))
+        assert private.isdisjoint(exchange.received.values)
+        assert all(own[name][client].numpy().tobytes() not in data for name in private)
+
+
+def test_only_those_who_consent_post(case: Case) -> None:
+    fed = fed_of(case.build())
+    posts = run(fed, 2).posts
+    allowed = torch.stack(list(fed.clients.consents.values())).any(0).flatten().nonzero().squeeze(1)
+    assert bool(torch.isin(posts.owner, allowed).all())
+
+
+@pytest.mark.parametrize("other", CASES, ids=str)
+def test_it_chains_with_every_other(case: Case, other: Case) -> None:
+    both = chain(case.build(), other.build())
+    state = run(fed_of(both), 2)
+    assert all(value.isfinite().all() for value in state.server.values())
+    assert digest(state) == digest(run(fed_of(both), 2))
+
+
+def test_in_a_chain_with_nothing_it_is_itself(case: Case) -> None:
+    """What is drawn may differ, what is sent may not: names, rows, sizes."""
+    alone, chained = (uploads_of(fed_of(d))[1] for d in (case.build(), chain(Undefended(), case.build())))
+    for client, (exchange, place) in alone.items():
+        theirs, there = chained[client]
+        ours, same = one(exchange.received.values, place), one(theirs.received.values, there)
+        assert ours.keys() == same.keys()
+        assert len(encode(ours)) == len(encode(same))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_defence_changes_nothing(model: str) -> None:
+    bare, none = (run(fed_of(d, model, epochs=2), 3) for d in (Defence(), Undefended()))
+    assert digest(bare) == digest(none)
+    assert not any(Undefended().acts(hook) for hook in HOOKS)
+
+
+def test_unlearning_gives_a_state_that_works(case: Case) -> None:
+    fed = fed_of(case.build(), rounds=2)
+    state = fed.defence.unlearn(fed.run(fed.start()), fed)
+    assert all(value.isfinite().all() for value in state.server.values())
+    assert 0 <= fed.evaluate(state).means()["hr@10"] <= 1

@@ -1,0 +1,177 @@
+"""What every protocol must do, whoever wrote it: the tests are run on all that the catalogue lists."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.contract import Case, cases
+from tests.worlds import (
+    SHORT,
+    checkerboard,
+    digest,
+    federation,
+    held,
+    largest,
+    phones,
+    ragged,
+    run,
+    silos,
+    uploads_of,
+)
+from veilrec.keys import Keys
+from veilrec.models.fedncf import FedNCF
+from veilrec.params import Message, Rows, Scope
+from veilrec.protocol import Protocol
+from veilrec.rounds import Federation
+from veilrec.store import Store
+from veilrec.uploads import Exchange, Uploads
+from veilrec.wire import check, decode, encode, one, size
+
+CASES = cases("protocols")
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=["private", "exposed"])
+def fed(case: Case, request: pytest.FixtureRequest) -> Federation:
+    model = FedNCF(120, dim=4, head=(6,), user=request.param)
+    return federation(
+        phones(ragged(SHORT, 120)), model, case.build(), lr=0.5, batch=16, chunk=3, precision="float64"
+    )
+
+
+def exchanges(fed: Federation) -> list[Exchange]:
+    seen: list[Exchange] = []
+    run(fed, watch=[seen.append])
+    return seen
+
+
+def message(uploads: Uploads, place: int) -> Message:
+    return {**one(uploads.values, place), "examples": uploads.examples[place]}
+
+
+def test_it_names_its_source(case: Case) -> None:
+    assert "Paper" in (sys.modules[case.entry.__module__].__doc__ or "")
+    assert isinstance(case.build(), Protocol)
+
+
+def test_uploads_are_what_the_schema_declares_to_the_byte(fed: Federation) -> None:
+    schema = fed.protocol.schema(fed.model, fed.plan.dtype)
+    for exchange in exchanges(fed):
+        for place in range(len(exchange.received.cohort)):
+            sent = message(exchange.received, place)
+            data = encode(sent)
+            rows = {n: int((v.row >= 0).sum()) for n, v in sent.items() if isinstance(v, Rows)}
+            assert len(data) == size(schema, rows)
+            assert decode(data, schema).keys() == schema.keys()
+
+
+def test_letters_are_what_is_declared(fed: Federation) -> None:
+    letter = fed.protocol.letter(fed.model, fed.plan.dtype)
+    for exchange in exchanges(fed):
+        sent = {**exchange.sent.all, "round": torch.tensor(0, dtype=torch.int32)}
+        check({name: sent[name] for name in letter}, letter)
+        assert exchange.sent.all.keys() <= letter.keys()
+
+
+def test_private_parts_never_leave(fed: Federation) -> None:
+    """Neither by name, nor as bytes under another name."""
+    private = set(fed.model.names(Scope.PRIVATE))
+    assert private.isdisjoint(fed.protocol.schema(fed.model))
+    state, seen = uploads_of(fed)
+    own = held(fed, state)
+    for client, (exchange, place) in seen.items():
+        data = encode(message(exchange.received, place))
+        assert private.isdisjoint(exchange.received.values)
+        for name in private:
+            assert own[name][client].numpy().tobytes() not in data
+        if not private:  # exposed: then it must be there
+            assert own["user"][client].numpy().tobytes() in data
+
+
+def permuted(uploads: Uploads, order: Tensor) -> Uploads:
+    values = {
+        n: Rows(v.row[order], v.value[order]) if isinstance(v, Rows) else v[order]
+        for n, v in uploads.values.items()
+    }
+    return replace(uploads, cohort=uploads.cohort[order], values=values, examples=uploads.examples[order])
+
+
+def test_the_order_of_the_cohort_and_its_cuts_are_irrelevant(fed: Federation) -> None:
+    received = [exchange.received for exchange in exchanges(fed)]
+    state, keys = fed.start(), Keys.seed(0)
+
+    def outcome(parts: list[Uploads]) -> dict[str, Tensor]:
+        partial: dict[str, Tensor] = {}
+        for part in parts:
+            partial = fed.protocol.absorb(state, partial, part)
+        done = fed.protocol.finish(state, partial, keys)
+        return {**done.server, **done.memory}
+
+    straight = outcome(received)
+    turned = outcome([permuted(u, Keys.seed(1).order(len(u.cohort))) for u in reversed(received)])
+    single = outcome([permuted(u, torch.tensor([k])) for u in received for k in range(len(u.cohort))])
+    for other in (turned, single):
+        assert all(largest(straight[name], other[name]) < 1e-12 for name in straight)
+
+
+def test_finishing_counts_the_round_and_leaves_the_old_state(fed: Federation) -> None:
+    state = fed.start()
+    copies = {name: value.clone() for name, value in state.server.items()}
+    partial: dict[str, Tensor] = {}
+    for exchange in exchanges(fed):
+        partial = fed.protocol.absorb(state, partial, exchange.received)
+    done = fed.protocol.finish(state, partial, Keys.seed(0))
+    assert (state.round, done.round) == (0, 1)
+    assert all(torch.equal(state.server[name], value) for name, value in copies.items())
+    assert any(not torch.equal(done.server[name], value) for name, value in copies.items())
+    assert all(value.isfinite().all() for value in done.server.values())
+    assert done.server.keys() == state.server.keys()
+
+
+def test_starts_are_equal_and_by_seed(case: Case, fed: Federation) -> None:
+    other = replace(fed, keys=Keys.seed(9))
+    assert digest(fed.start()) == digest(fed.start()) != digest(other.start())
+
+
+def test_state_round_trips(fed: Federation) -> None:
+    state = run(fed, 2)
+    whole = run(fed, 4)
+    store = Store(len(fed.clients), state.devices.fresh)
+    store.restore({name: value.clone() for name, value in state.devices.state().items()})
+    again = replace(state, devices=store)
+    for again, _ in fed.rounds(again, until=4):
+        pass
+    assert digest(again) == digest(whole)
+
+
+@pytest.mark.parametrize("seated", [1, 6])
+def test_the_loss_falls(case: Case, seated: int) -> None:
+    clients = phones(checkerboard()) if seated == 1 else silos(checkerboard(), 24 // seated)
+    fed = federation(
+        clients, FedNCF(24, clients.n_seats, dim=4, head=(6,)), case.build(), rounds=30, lr=1.0, batch=16
+    )
+    losses = [row["loss"] for _, row in fed.rounds(fed.start())]
+    assert sum(losses[-5:]) < sum(losses[:5])
+
+
+def test_rows_that_nobody_touches_stay_as_they_were(case: Case) -> None:
+    fed = federation(phones(ragged((1, 2, 3), 120)), FedNCF(120, dim=4, head=(6,)), case.build(), lr=0.5)
+    state, seen = uploads_of(fed)
+    touched = torch.zeros(120, dtype=torch.bool)
+    for exchange, place in seen.values():
+        rows = one(exchange.received.values, place)["item"]
+        assert isinstance(rows, Rows)
+        touched[rows.row[rows.row >= 0]] = True
+    assert 0 < int((~touched).sum()) < 120
+    before = fed.start().server["item"]
+    assert torch.equal(state.server["item"][~touched], before[~touched])
+    assert not torch.equal(state.server["item"][touched], before[touched])

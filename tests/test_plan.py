@@ -1,0 +1,48 @@
+"""A plan that cannot be right is refused by name; the rest says what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from veilrec.errors import BadInput
+from veilrec.plan import Plan
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            (name, value)
+            for name in ("rounds", "epochs", "batch", "evaluate_every", "workers")
+            for value in (0, -1)
+        ),
+        *((name, -1) for name in ("negatives", "patience", "chunk")),
+        *(("cohort", value) for value in (0.0, -0.1, 1.01, float("nan"))),
+        *(
+            ("lr", value)
+            for value in (-0.1, float("inf"), float("nan"), {"user": -1.0}, {"default": float("nan")})
+        ),
+    ],
+)
+def test_impossible_values_are_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(BadInput, match=rf"^plan\.{name}: .*; give"):
+        Plan(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"negatives": 0}, {"lr": 0.0}, {"lr": {"user": 0.1}}, {"cohort": 1e-9}, {"chunk": 0}]
+)
+def test_possible_values_are_taken(settings: dict[str, Any]) -> None:
+    Plan(**settings)
+
+
+def test_what_follows_from_a_plan() -> None:
+    assert Plan().dtype is torch.float32
+    assert Plan(precision="float64").dtype is torch.float64
+    stepper = Plan(optimiser="adam", lr={"user": 0.2}).stepper
+    assert (stepper.kind, stepper.lr) == ("adam", {"user": 0.2})
+    assert Plan(chunk=5).chunk_on(torch.device("cpu")) == 5
+    assert 8 <= Plan().chunk_on(torch.device("cpu")) <= 64 < Plan().chunk_on(torch.device("cuda"))
