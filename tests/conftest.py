@@ -1,6 +1,6 @@
 """Fixtures that every test may use: two small worlds with known answers; and plugins for the contract tests.
 
-``pytest --veilrec-plugin mine.py tests/defences/test_contract.py`` holds an entry of your own to the contract.
+``pytest --veilrec-plugin mine.py tests/defences/test_contract.py`` holds your own entries to the contract.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +49,7 @@ class Order:
         fail: Kill yourself at the n-th call of a kind, as in ``{"replace": 3}``.
         signals: ``(signal, phase, n, times)``: send it to yourself when a phase is told for the n-th time.
         grace: Seconds that a round has to finish after a signal.
+        stall: Wait for that signal's end when the chunk of this number has passed, as a slow round would.
         space: Most bytes of one file, as if the disk were full.
         report: A file for how often each kind of call was made.
     """
@@ -59,6 +61,7 @@ class Order:
     fail: dict[str, int] = field(default_factory=dict)
     signals: list[tuple[int, str, int, int]] = field(default_factory=list)
     grace: float = interrupt.GRACE
+    stall: int = 0
     space: int = 0
     report: str = ""
 
@@ -197,11 +200,13 @@ def signaller(order: Order, counts: Counter[str]) -> Callable[..., None]:
     """A progress callback that sends the signals that are ordered."""
 
     def tell(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
-        counts[phase] += 1
+        counts[f"told {phase}"] += 1
         for number, where, n, times in order.signals:
-            if (where, n) == (phase, counts[phase]):
+            if (where, n) == (phase, counts[f"told {phase}"]):
                 for _ in range(times):
                     os.kill(os.getpid(), number)
+        if order.stall and counts["told clients"] == order.stall:
+            threading.Event().wait(LIMIT)
 
     return tell
 

@@ -112,7 +112,8 @@ def pairs(*, n: int = 12) -> Interactions:
     user = torch.arange(n).repeat_interleave(n // 2)
     item = (user + 2 * torch.arange(n // 2).repeat(n)) % n
     people, things = [f"p{k}" for k in range(n)], [f"i{k}" for k in range(n)]
-    return Interactions.build(user, item, people, things, name="pairs")
+    known = {"attributes": {"gender": torch.arange(n) % 2}, "classes": {"gender": ("even", "odd")}}
+    return Interactions.build(user, item, people, things, name="pairs", **known)
 '''
 
 

@@ -189,7 +189,7 @@ class Reference:
         for epoch in range(self.plan.epochs):
             key = fold(self.key, "client", self.rounds, hash_of(self.names[client]), "epoch", epoch)
             order, negatives = fold(key, "order"), fold(key, "negatives")
-            shuffled = sorted(range(len(events)), key=lambda e: word(order, e) >> 20)  # noqa: B023
+            shuffled = sorted(range(len(events)), key=lambda e: word(order, e) >> 20)
             drawn.append(
                 (
                     shuffled,
@@ -219,7 +219,7 @@ class Reference:
                 negative = torch.tensor([negatives[e] for e in part])
                 for weight in weights.values():
                     weight.grad = None
-                self.shape.loss(weights, seat, item, negative).backward()  # type: ignore[no-untyped-call]
+                self.shape.loss(weights, seat, item, negative).backward()
                 share = len(part) / (len(events) * self.plan.epochs)
                 for name, weight in shared.items():
                     gradient[name] += share * weight.grad  # type: ignore[operator]

@@ -128,6 +128,7 @@ def test_a_plugin_that_changed_is_run_again(tmp_path: Path) -> None:
     [
         ("mine.py", "x = (\n", "mine.py:1: not Python: "),
         ("mine.py", "import torch\n\n1 / 0\n", "mine.py:3: ZeroDivisionError: division by zero; "),
+        ("mine.py", "raise SystemExit(0)\n", "mine.py:1: SystemExit: 0; "),
         ("mine.py", "import a_package_that_is_not_there\n", "mine.py:1: ModuleNotFoundError: "),
         ("mine.py", "x = 1\n", "mine.py: brings no model, protocol, defence, attack or dataset; "),
         ("mine.py", outside.ATTACK.replace("infer", "guess"), "mine.py: Shrug lacks infer; "),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -90,6 +92,12 @@ def test_attributes_and_features_of_a_cohort(checkerboard: Interactions) -> None
     assert torch.equal(batch.attributes["gender"], torch.where(seats >= 0, seats % 2, -1))
     assert batch.features.shape == (2, 5, 0)
     assert batch.item.shape == (2, 0)
+
+
+def test_features_are_each_users_own(checkerboard: Interactions) -> None:
+    features = Keys.seed(0).normal(24, 3, dtype=torch.float64)
+    clients = phones(replace(checkerboard, features=features))
+    assert torch.equal(known(clients, [5, 2]).features[:, 0], features[[5, 2]].float())
 
 
 def test_consent_is_a_share_keyed_by_the_person(checkerboard: Interactions) -> None:

@@ -71,7 +71,7 @@ class Case:
         """Before the first round."""
         clients = WORLDS[self.world]()
         entry, options, shape = MODELS[self.model]
-        model = entry(clients.log.n_items, clients.n_seats, dim=shape.dim, **options)  # type: ignore[call-arg]
+        model = entry(clients.log.n_items, clients.n_seats, dim=shape.dim, **options)
         settings = {name: getattr(self.plan, name) for name in Plan.__dataclass_fields__}
         return federation(clients, model, self.protocol, seed=3, **settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def oracle(clients: Clients, table: Tensor, which: str, pool: Tensor | None) -> 
             greater = sum(bool(table[user, i] > table[user, target]) for i in rivals)
             tied = sum(bool(table[user, i] == table[user, target]) for i in rivals)
             places = range(greater + 1, greater + tied + 2)
-            worth = {
+            worth: dict[str, Callable[[int, int], float]] = {
                 "hr": lambda p, k: 1.0,
                 "recall": lambda p, k: 1.0,
                 "precision": lambda p, k: 1 / k,

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.reference import Reference, Shape
-from tests.worlds import SHORT, federation, largest, phones, ragged, silos
+from tests.worlds import SHORT, federation, largest, phones, ragged, run, silos
+from veilrec.clients import Batch
+from veilrec.evaluation import Evaluation
+from veilrec.model import Device, Recommender, bind
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Params, Rows
+from veilrec.params import Params, Part, Rows, Scope
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.uploads import Uploads
@@ -58,6 +61,57 @@ def test_alone_and_in_company(model: str, world: str, protocol: FedAvg) -> None:
                 assert largest(value.value, other.value[: len(value.row)]) < 1e-6
             elif isinstance(value, Tensor) and isinstance(other, Tensor):
                 assert largest(value, other) < 1e-6
+
+
+class Latest(Recommender):
+    """A score is the likeness to the mean of the latest three items: a model that reads the history."""
+
+    history = 3
+
+    def __init__(self, n_items: int, n_seats: int = 1) -> None:
+        super().__init__()
+        self.parts = {"item": Part(Scope.SHARED, rows="item")}
+        self.dim = 4
+        self.item = nn.Parameter(torch.empty(n_items, 4))
+
+    def represent(self, batch: Batch) -> Tensor:
+        there = (batch.history >= 0)[..., None]
+        return (self.item[batch.history.clamp(min=0)] * there).sum(1) / there.sum(1).clamp(min=1)
+
+    def loss(self, device: Device) -> Tensor:
+        batch = device.batch
+        user = self.represent(batch)[batch.user]
+        gap = (user[:, None] * (self.item[batch.item][:, None] - self.item[batch.negative])).sum(-1)
+        return (batch.weight[:, None] * nn.functional.softplus(-gap)).sum() / batch.weight.sum().clamp(min=1)
+
+    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
+        user = self.represent(batch)
+        return user @ self.item.T if items is None else (user[:, None] * self.item[items]).sum(-1)
+
+
+@pytest.mark.parametrize("seated", [1, 3])
+def test_a_model_that_reads_the_history(seated: int) -> None:
+    """In training ids point into the local table, in scoring into the whole one; both mean the same items."""
+    log = ragged(SHORT, 120)
+    clients = phones(log) if seated == 1 else silos(log, 3)
+    judge = Evaluation(ks=(10,), select="hr@10")
+    states = []
+    for chunk in (1, 3, 100):
+        fed = federation(
+            clients, Latest(120), evaluation=judge, lr=5.0, batch=16, chunk=chunk, precision="float64"
+        )
+        states.append(run(fed, 3))
+    assert all(largest(states[0].server["item"], state.server["item"]) < 1e-9 for state in states)
+    whole = clients.batch(torch.tensor([0]), history=3, rows=torch.arange(120), dtype=torch.float64)
+    item = states[0].server["item"]
+    batch = whole._replace(history=whole.history[0])
+    for seat, user in enumerate(clients.seats[0].tolist()):
+        own = clients.log.item[clients.log.user == user][-3:]
+        mean = item[own].mean(0) if len(own) else torch.zeros(4)
+        assert largest(bind(fed.model, states[0].server, lambda m: m.represent(batch))[seat], mean) < 1e-12
+    loss = [row["loss"] for _, row in fed.rounds(fed.start(), until=40)]
+    assert sum(loss[-5:]) < sum(loss[:5])
+    assert 0 <= fed.evaluate(states[-1]).means()["hr@10"] <= 1
 
 
 def test_the_reported_loss_is_the_mean_over_all_examples() -> None:

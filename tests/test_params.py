@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from veilrec.params import Part, Rows, Scope, keep, map_values, part_of
+from veilrec.params import Message, Part, Rows, Scope, keep, map_values, part_of
 
 PARTS = {"user": Part(Scope.PRIVATE, "user"), "item": Part(Scope.SHARED, "item"), "head": Part(Scope.EXPOSED)}
 WEIGHTS = {name: torch.ones(1) for name in ("user", "item", "head.weight", "head.bias")}
@@ -21,7 +21,7 @@ def test_keep_selects_by_scope() -> None:
 
 
 def test_map_values_changes_values_and_leaves_rows() -> None:
-    message = {"item": Rows(torch.tensor([3, 5, -1]), torch.ones(3, 2)), "head.bias": torch.ones(4)}
+    message: Message = {"item": Rows(torch.tensor([3, 5, -1]), torch.ones(3, 2)), "head.bias": torch.ones(4)}
     changed = map_values(message, lambda name, value: value * len(name))
     item, bias = changed["item"], changed["head.bias"]
     assert isinstance(item, Rows)

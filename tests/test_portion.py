@@ -1,4 +1,4 @@
-"""A round's examples: every event once a pass, negatives uniform among the untouched, equal alone and in company."""
+"""A round's examples: every event once a pass, negatives uniform among the untouched, alone as in company."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def reads(portion: Portion, size: int = 5, *, narrow: bool = False) -> dict[int,
     """By client and pass, put together from the steps."""
     found: dict[int, list[Read]] = {client: [] for client in portion.cohort.tolist()}
     for epoch in range(len(portion.epochs)):
-        for reading in found.values():
-            reading.append(Read([], [], []))
+        for passes in found.values():
+            passes.append(Read([], [], []))
         for batch, _ in portion.steps(epoch, size, narrow=narrow):
             for k in range(len(batch.weight)):
                 meant = batch.weight[k] > 0

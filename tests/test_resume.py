@@ -110,23 +110,27 @@ def test_twenty_killed_at_random_times(runner: Pool, whole: Whole, tmp_path: Pat
     killed_enough(runner, whole, tmp_path, 40)
 
 
-@pytest.mark.parametrize("kind", ["fsync", "replace", "unlink", "write"])
+KINDS = ["fsync", "replace", "unlink", "write"]
+
+
+def killed_at(runner: Pool, whole: Whole, out: Path, kind: str, place: int) -> None:
+    """Kill a run at its n-th call of a kind, and resume it."""
+    assert runner.run(Order(str(out), fail={kind: place}))["code"] == -signal.SIGKILL
+    assert runner.run(Order(str(out), resume=True))["code"] == 0
+    assert_same(out, whole)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_killed_while_something_is_written(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
-    for trial, place in enumerate(Keys.seed(3).fold(kind).integers(whole.counts[kind], 3).tolist()):
-        out = tmp_path / str(trial)
-        assert runner.run(Order(str(out), fail={kind: place + 1}))["code"] == -signal.SIGKILL
-        assert runner.run(Order(str(out), resume=True))["code"] == 0
-        assert_same(out, whole)
+    for place in Keys.seed(3).fold(kind).integers(whole.counts[kind], 3).tolist():
+        killed_at(runner, whole, tmp_path / str(place), kind, place + 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["fsync", "replace", "unlink", "write"])
-def test_killed_at_every_place(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
-    for place in range(1, whole.counts[kind] + 1):
-        out = tmp_path / str(place)
-        assert runner.run(Order(str(out), fail={kind: place}))["code"] == -signal.SIGKILL
-        assert runner.run(Order(str(out), resume=True))["code"] == 0
-        assert_same(out, whole)
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_many_places(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
+    for place in range(1, whole.counts[kind] + 1, max(1, whole.counts[kind] // 25)):
+        killed_at(runner, whole, tmp_path / str(place), kind, place)
 
 
 @pytest.fixture(scope="module")

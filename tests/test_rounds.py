@@ -1,23 +1,19 @@
-"""Rounds: same seed, same bits; nobody's draws depend on anybody else; failures name who, when and where."""
+"""Rounds: same seed, same bits; nobody's draws depend on anybody else."""
 
 from __future__ import annotations
 
 import gc
-import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
 from tests.worlds import (
     SHORT,
-    checkerboard,
     digest,
     federation,
     held,
@@ -25,20 +21,17 @@ from tests.worlds import (
     log_of,
     phones,
     ragged,
+    resume,
     run,
     silos,
     uploads_of,
 )
-from veilrec.defence import Defence
-from veilrec.errors import BadInput, ClientFailed, VeilrecError
 from veilrec.evaluation import Evaluation
 from veilrec.interactions import Interactions
 from veilrec.keys import Keys
-from veilrec.model import Device, with_scope
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Params, Rows, Scope, map_values
-from veilrec.portion import Portion
+from veilrec.params import Message, Rows
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.store import Store
@@ -46,6 +39,8 @@ from veilrec.uploads import Exchange
 from veilrec.wire import one
 
 WORLD = ragged(SHORT, 120)
+
+
 PLAN: dict[str, Any] = {"lr": 0.5, "batch": 16, "chunk": 3}
 
 
@@ -150,10 +145,7 @@ def test_a_run_continues_where_it_stopped() -> None:
     state = run(fed, 2)
     store = Store(len(fed.clients), state.devices.fresh)
     store.restore({name: value.clone() for name, value in state.devices.state().items()})
-    again = replace(state, devices=store)
-    for again, _ in fed.rounds(again, until=5):
-        pass
-    assert digest(again) == whole
+    assert digest(resume(fed, replace(state, devices=store), 5)) == whole
 
 
 def test_no_rounds_are_no_rounds() -> None:
@@ -207,8 +199,9 @@ def test_clients_without_events_are_never_sampled() -> None:
 @pytest.mark.parametrize(
     "protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=["weights", "gradients"]
 )
-@pytest.mark.parametrize("trains", [{"user"}, {"item"}, {"item", "mlp1"}, set()], ids=str)
-def test_only_the_parts_named_move(trains: set[str], protocol: FedAvg, optimiser: Any) -> None:
+@pytest.mark.parametrize("names", ["user", "item", "item mlp1", ""])
+def test_only_the_parts_named_move(names: str, protocol: FedAvg, optimiser: Any) -> None:
+    trains = set(names.split())
     fed = federation(
         phones(WORLD), FedNCF(120, dim=4, head=(4,)), protocol, **{**PLAN, "optimiser": optimiser}
     )
@@ -217,118 +210,6 @@ def test_only_the_parts_named_move(trains: set[str], protocol: FedAvg, optimiser
     moved = {n for n, w in after.server.items() if not torch.equal(w, before.server[n])}
     own = {n for n in ("user",) if not torch.equal(held(fed, after)[n], held(fed, before)[n])}
     assert {name.split(".")[0] for name in moved | own} == trains
-
-
-# Failures. User 5 carries the class 5, by which the saboteurs below know it.
-
-
-def marked() -> Interactions:
-    log = checkerboard()
-    return replace(log, attributes={"class": torch.arange(24)})
-
-
-class Sabotaged(FedMF):
-    """Its training fails on one device."""
-
-    def cohort_loss(self, params: Params, devices: Device) -> Tensor:
-        if 5 in devices.batch.attributes["class"]:
-            raise ZeroDivisionError("planted")
-        return super().cohort_loss(params, devices)
-
-
-@dataclass(frozen=True)
-class Poison(Defence):
-    """One device uploads what is not a number."""
-
-    def on_upload(self, upload: Message, device: Device) -> Message:
-        bad = (device.batch.attributes["class"] == 5).any()
-        return map_values(upload, lambda name, value: torch.where(bad, float("nan"), value))
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("chunk", [1, 5, 100])
-def test_a_failure_in_training_names_user_round_and_phase(workers: int, chunk: int) -> None:
-    fed = federation(phones(marked()), Sabotaged(24, dim=2), workers=workers, chunk=chunk)
-    with pytest.raises(
-        ClientFailed, match="user person 5, round 1, training: ZeroDivisionError: planted"
-    ) as error:
-        run(fed)
-    assert (error.value.user, error.value.round, error.value.phase) == ("person 5", 1, "training")
-    assert isinstance(error.value.__cause__, ZeroDivisionError)
-
-
-def test_a_failure_in_a_later_round_and_in_the_upload() -> None:
-    fed = federation(phones(marked()), FedMF(24, dim=2), None, Poison(), cohort=0.3, chunk=4)
-    first = next(round for round in itertools.count() if 5 in fed.sample(round).tolist())
-    with pytest.raises(ClientFailed, match=f"user person 5, round {first + 1}, upload: .*not finite"):
-        run(fed, first + 1)
-
-
-def test_a_failure_while_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Portion.draw
-
-    def draw(clients: Any, cohort: Tensor, *arguments: Any, **rest: Any) -> Portion:
-        if 5 in cohort:
-            raise IndexError("planted")
-        return original(clients, cohort, *arguments, **rest)
-
-    monkeypatch.setattr(Portion, "draw", draw)
-    with pytest.raises(ClientFailed, match="user person 5, round 1, drawing examples: IndexError: planted"):
-        run(federation(phones(marked()), FedMF(24, dim=2), chunk=7))
-
-
-def test_a_failing_silo_is_named() -> None:
-    clients = silos(marked(), 4)
-    (where,) = (clients.seats == 5).any(1).nonzero().squeeze(1).tolist()
-    with pytest.raises(ClientFailed, match=f"user silo {where}, round 1, training"):
-        run(federation(clients, Sabotaged(24, clients.n_seats, dim=2)))
-
-
-@pytest.mark.parametrize("model", [FedMF, FedNCF])
-def test_divergence_is_told_in_one_line(model: Any) -> None:
-    fed = federation(phones(WORLD), model(120, dim=4), lr=1e30, batch=4, chunk=100, rounds=20)
-    with pytest.raises(VeilrecError, match="not finite; lower the learning rate") as error:
-        run(fed, 20)
-    assert "\n" not in str(error.value)
-    assert error.value.code == 2  # a setting that cannot be right, and no bug
-
-
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        (
-            lambda: federation(phones(WORLD), with_scope(FedMF(120), "item", Scope.PRIVATE)),
-            "item tables must be shared",
-        ),
-        (lambda: federation(phones(log_of(*((0, i, i) for i in range(4)))), FedMF(4), negatives=4), None),
-        (lambda: federation(phones(log_of((0, 0, 0), (0, 1, 1), items=9)), FedMF(9)), None),
-        (lambda: federation(everything_touched(), FedMF(3)), "user u0 has touched every item"),
-        (
-            lambda: federation(phones(log_of((0, 0, 0), items=3)).__class__.phones(EMPTY), FedMF(3)),
-            "no user has an event",
-        ),
-        (lambda: fedncf(cohort=0.0), "plan.cohort"),
-        (lambda: fedncf(cohort=1.5), "plan.cohort"),
-        (lambda: fedncf(lr=-1.0), "plan.lr"),
-        (lambda: fedncf(lr=float("nan")), "plan.lr"),
-        (lambda: fedncf(batch=0), "plan.batch"),
-        (lambda: fedncf(workers=0), "plan.workers"),
-    ],
-)
-def test_impossible_settings_are_refused_before_any_work(make: Any, what: str | None) -> None:
-    if what is None:
-        make()
-        return
-    with pytest.raises(BadInput, match=what):
-        make()
-
-
-EMPTY = log_of((0, 0, 0), items=3).take(torch.zeros(1, dtype=torch.bool)).leave_one_out()
-
-
-def everything_touched() -> Any:
-    log = log_of((0, 0, 0), (0, 1, 1), (0, 2, 2))
-    return phones(log).__class__.phones(log.leave_one_out()._replace(train=log))
 
 
 def test_rows_say_what_was_measured() -> None:
@@ -357,41 +238,6 @@ def test_every_sampled_client_is_seen_once_a_round() -> None:
 def test_precision_reaches_every_weight() -> None:
     state = run(of_mode("adam", precision="float64"), 1)
     assert {w.dtype for w in (*state.server.values(), *state.devices.values.values())} == {torch.float64}
-
-
-@settings(max_examples=40)
-@given(
-    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
-    n_items=st.integers(7, 9),
-    model=st.sampled_from([FedMF, FedNCF]),
-    objective=st.sampled_from(["bce", "bpr"]),
-    lr=st.sampled_from([0.0, 0.1, 1.0]),
-    optimiser=st.sampled_from(["sgd", "adam"]),
-    negatives=st.integers(1, 3),
-    batch=st.sampled_from([1, 3, 100]),
-)
-def test_small_problems_stay_finite(
-    sizes: list[int],
-    n_items: int,
-    model: Any,
-    objective: str,
-    lr: float,
-    optimiser: str,
-    negatives: int,
-    batch: int,
-) -> None:
-    """RELIABILITY H7: one user, one event, one step, however it comes."""
-    fed = federation(
-        phones(ragged(sizes, n_items)),
-        model(n_items, dim=2, objective=objective),
-        lr=lr,
-        optimiser=optimiser,
-        negatives=negatives,
-        batch=batch,
-    )
-    state = run(fed, 3)
-    assert all(w.isfinite().all() for w in (*state.server.values(), *held(fed, state).values()))
-    assert all(0 <= value <= 1 for value in fed.evaluate(state).means().values())
 
 
 def test_memory_stays_flat_over_runs() -> None:

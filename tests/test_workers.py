@@ -41,7 +41,7 @@ def test_the_first_failure_comes_out(n: int) -> None:
             raise KeyError("planted")
         return x
 
-    seen = []
+    seen: list[int] = []
     with workers(n) as pool, pytest.raises(KeyError, match="planted"):
         seen.extend(pool.map(fail, range(100)))
     assert len(seen) <= 7

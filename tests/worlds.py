@@ -29,7 +29,7 @@ SHORT = (1, 2, 3, 5, 9, 17, 33, 70)
 def checkerboard(n: int = 24) -> Interactions:
     """`n` users and `n` items: even users like even items and odd ones odd items; gender is that parity.
 
-    User u touches u, u + 2, … around the board, so that u - 2 is held out for the test and u - 4 for validation.
+    User u touches u, u + 2, … around the board: u - 2 is held out for the test and u - 4 for validation.
     """
     user = torch.arange(n).repeat_interleave(n // 2)
     step = torch.arange(n // 2).repeat(n)
@@ -104,11 +104,15 @@ def federation(
 
 def run(fed: Federation, rounds: int = 1, **rest: Any) -> State:
     """The state after some rounds from the start, without a look at validation items."""
-    state = fed.start()
-    last = state.round + rounds
-    for state, _ in fed.rounds(state, until=last + 1, **rest):  # the last round of all would evaluate
-        if state.round == last:
-            return state
+    return resume(fed, fed.start(), rounds, **rest)
+
+
+def resume(fed: Federation, state: State, until: int, **rest: Any) -> State:
+    """The state after round `until`, or where a defence stopped; one round more would end with a look."""
+    for done, _ in fed.rounds(state, until=until + 1, **rest):
+        state = done
+        if done.round == until:
+            break
     return state
 
 

@@ -142,7 +142,7 @@ class Checkpoints:
                 path, "a checkpoint of another recipe or other data", "resume with those it was made with"
             )
         for name, expected in files.items():
-            state = path.with_name(name)
+            state = self.folder / name
             if not STATE.fullmatch(name) or not state.is_file() or digest(state) != expected:
                 raise _Wrong(f"{name} does not match its checksum")
         return saved

@@ -94,11 +94,14 @@ class Trained:
 
 def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Trained:
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
-    params = _weights(task, portion, situation.sent, own)
-    state = {**task.stepper.fresh({n: params[n] for n in task.moving(helper=False)})}
+    params, moving = _weights(task, portion, situation.sent, own), task.moving(helper=False)
+    alike = [
+        n for n in moving if n in situation.sent.all and n not in task.tables() and not task.held_still(n)
+    ]
+    state = {**task.stepper.fresh({n: params[n] for n in moving})}
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.moving(helper=True)})
     state |= {name: value for name, value in own.items() if name in state}
-    gradient = {n: torch.zeros_like(params[n]) for n in task.moving(helper=False) if task.held_still(n)}
+    gradient = {n: torch.zeros_like(params[n]) for n in moving if task.held_still(n)}
     examples = torch.tensor(
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
@@ -116,6 +119,8 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
             losses, slopes = _slopes(task, read, device, situation)
             loss[:active] += losses * share
             measured = {name: slopes.pop(name) for name in gradient if name in slopes}
+            if step == 0:  # from here on devices differ in what they were sent alike
+                params = {n: w.clone() if n in alike else w for n, w in params.items()}
             _measure(gradient, measured, share, places)
             task.stepper.step(params, slopes, state, places)
             step += 1
@@ -164,7 +169,10 @@ def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained)
 
 
 def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
-    """The stack of weights: what was sent (of item tables the touched rows) and what devices hold."""
+    """The stack of weights: what was sent (of item tables the touched rows) and what devices hold.
+
+    What all were sent alike is one tensor behind a stack of views until the first step.
+    """
     clients, params = len(portion.sizes), {}
     row = portion.known.rows.clamp(min=0)  # [c, l]
     for name in task.model.names():
@@ -175,7 +183,7 @@ def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
             params[name] = sent.all[name].index_select(0, row.reshape(-1)).unflatten(0, row.shape)
         else:
             wide = sent.all[name].expand(clients, *sent.all[name].shape)
-            params[name] = wide if task.held_still(name) else wide.clone()
+            params[name] = wide.clone() if part.helper else wide
     return params
 
 

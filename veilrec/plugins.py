@@ -92,7 +92,7 @@ def _run(loader: _Loader, module: ModuleType, path: Path) -> None:
     except SyntaxError as error:
         sys.modules.pop(module.__name__, None)
         raise BadInput(path, f"not Python: {error.msg}", CHECK, line=error.lineno) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sys.modules.pop(module.__name__, None)
         frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = frames[-1] if frames else None

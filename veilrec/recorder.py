@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -57,6 +58,12 @@ class Recorder:
             shutil.rmtree(folder)
         self._loose = [folder for folder in self._loose if folder in kept[-self.record.last :]]
         self._spool = None
+
+    def close(self) -> None:
+        """Leave a round that will not be finished."""
+        if self._spool is not None:
+            self._spool.abandon()
+            self._spool = None
 
     def sync(self) -> None:
         """Bring the rounds that are kept to the disk, before a checkpoint relies on them."""
@@ -150,3 +157,8 @@ class _Spool:
             with writing(self.folder):
                 file.close()
         write_json(self.folder / INDEX, self._index, secret=True, indent=None)
+
+    def abandon(self) -> None:
+        for file in self._files.values():
+            with suppress(OSError):  # on a full disk not even the rest of a buffer gets out: nobody needs it
+                file.close()

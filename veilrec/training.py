@@ -96,7 +96,8 @@ class Training:
         watch = (self.traffic, self.recorder, self.clock, self._tell, self.stop)
         if not self._over(state):
             self.clock.begin()
-            with closing(self.federation.rounds(state, watch=watch, history=self.rows)) as rounds:  # type: ignore[type-var]
+            rounds = self.federation.rounds(state, watch=watch, history=self.rows)
+            with closing(self.recorder), closing(rounds):  # type: ignore[type-var]
                 for state, row in rounds:
                     self._finish(state, row)
                     if self.selection.exhausted:

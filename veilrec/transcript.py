@@ -38,13 +38,14 @@ class Record:
 
     def chosen(self, schema: Schema) -> set[str]:
         """The names of an upload that are written down."""
-        known = {part_of(name) for name in schema} | set(schema) - {"examples"} | {"posts"}
-        for part in self.parts:
-            if part not in known:
-                raise BadInput("record.parts", f'nothing called "{part}" is uploaded', nearest(part, known))
-        if clash := {part_of(name) for name in schema} & RESERVED - {"examples"}:
-            raise BadInput("record.parts", f"a part is called {sorted(clash)[0]!r}", "rename that part")
         names = set(schema) - {"examples"}
+        parts = {part_of(name) for name in names}
+        if clash := parts & RESERVED:
+            raise BadInput("record.parts", f"a part is called {sorted(clash)[0]!r}", "rename that part")
+        for part in self.parts:
+            if part not in names | parts | {"posts"}:
+                fix = nearest(part, names | parts | {"posts"})
+                raise BadInput("record.parts", f'nothing called "{part}" is uploaded', fix)
         if not self.parts:
             return {name for name in names if schema[name].table is None}
         return {name for name in names if name in self.parts or part_of(name) in self.parts}

@@ -197,6 +197,11 @@ RECIPES = {
         "sweep.seed: cannot be swept; use seeds = [0, 1, 2]",
     ),
     "a threat to no share": ("[threat]\nknown = 2\n", [], "a.toml:2: threat.known: 2.0 is no share; "),
+    "a threat to no attribute": (
+        '[threat]\nattribute = "gendre"\n',
+        [],
+        'a.toml:2: threat.attribute: the data has no attribute "gendre"; did you mean "gender"?',
+    ),
     "a plugin that was not given": (
         '[[plugin]]\npath = "mine.py"\n',
         [],
@@ -315,7 +320,7 @@ def refused(
 def test_a_recipe_that_cannot_be_right(capsys: pytest.CaptureFixture[str], place: Path, name: str) -> None:
     text, arguments, message = RECIPES[name]
     (place / "a.toml").write_text(text, encoding="utf-8")
-    refused(capsys, place, ["run", "a.toml", "--quiet", *arguments], message)
+    refused(capsys, place, ["run", "a.toml", *arguments], message)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +336,7 @@ def test_a_recipe_that_cannot_be_read(
     capsys: pytest.CaptureFixture[str], place: Path, data: bytes, message: str
 ) -> None:
     (place / "a.toml").write_bytes(data)
-    refused(capsys, place, ["run", "a.toml", "--quiet"], message)
+    refused(capsys, place, ["run", "a.toml"], message)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import os
 import zipfile
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from veilrec.datasets.delimited import csv
 from veilrec.datasets.recbole import recbole
-from veilrec.errors import VeilrecError
+from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions
 
 ROWS = (("bo", "x9", 3, 978300761), ("al", "x10", 5, 978300760), ("al", "x9", 1, 978300759))
@@ -235,3 +236,26 @@ def test_whatever_is_in_a_file_it_loads_or_is_refused(
     except VeilrecError as error:
         fault = str(error)
     assert not fault or fault.startswith(f"{path}:")
+
+
+REAL = Path(os.environ.get("VEILREC_TEST_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
+RUNWAY, LASTFM = REAL / "renttherunway" / "interactions.csv.gz", REAL / "lastfm-1k" / "interactions.tsv.gz"
+
+
+@pytest.mark.skipif(not RUNWAY.is_file(), reason="no renttherunway in shared/data")
+def test_rent_the_runway() -> None:
+    with pytest.raises(BadInput, match=r"interactions\.csv\.gz:10614: rating is empty"):
+        csv(RUNWAY)
+    log = csv(RUNWAY, rating="-", attribute=["body_type"])
+    assert (log.n_users, log.n_items, len(log)) == (105_571, 5_850, 192_278)
+    known = log.attributes["body_type"]
+    assert known[known >= 0].bincount().tolist() == [2_810, 23_862, 8_039, 29_773, 11_913, 12_229, 7_498]
+    assert log.report[1] == "266 rows repeat an earlier (user, item) pair: dropped, the earliest stays"
+
+
+@pytest.mark.skipif(not LASTFM.is_file(), reason="no lastfm-1k in shared/data")
+def test_lastfm() -> None:
+    log = csv(LASTFM, attributes=LASTFM.with_name("users.tsv"))
+    assert (log.n_users, log.n_items, len(log)) == (268, 51_609, 200_586)
+    assert log.attributes["gender"].bincount().tolist() == [113, 155]
+    assert log.classes == {"gender": ("F", "M"), "age_group": ("gt24", "le24")}

@@ -49,7 +49,7 @@ def test_it_is_frozen_and_only_its_settings(case: Case) -> None:
     defence = case.build()
     assert isinstance(defence, Defence)
     assert dataclasses.is_dataclass(defence)
-    assert defence.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert defence.__dataclass_params__.frozen
     assert defence == case.build()
 
 

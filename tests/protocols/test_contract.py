@@ -19,6 +19,7 @@ from tests.worlds import (
     largest,
     phones,
     ragged,
+    resume,
     run,
     silos,
     uploads_of,
@@ -147,10 +148,7 @@ def test_state_round_trips(fed: Federation) -> None:
     whole = run(fed, 4)
     store = Store(len(fed.clients), state.devices.fresh)
     store.restore({name: value.clone() for name, value in state.devices.state().items()})
-    again = replace(state, devices=store)
-    for again, _ in fed.rounds(again, until=4):
-        pass
-    assert digest(again) == digest(whole)
+    assert digest(resume(fed, replace(state, devices=store), 4)) == digest(whole)
 
 
 @pytest.mark.parametrize("seated", [1, 6])

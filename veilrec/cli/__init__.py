@@ -81,6 +81,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "veilrec"
         return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", BAD_INPUT)
+    except SystemExit:  # how the parser leaves when nobody reads the output any more
+        return PIPE_CLOSED
     return code if isinstance(code, int) else 0
 
 

@@ -21,6 +21,9 @@ SILENT = 10.0  # seconds after which a line is due even if nothing was measured
 class Silence:
     """Says nothing."""
 
+    def begin(self, title: str) -> None:
+        """Another run begins."""
+
     def phase(self, name: str) -> None:
         """Something without a count begins."""
 
@@ -36,9 +39,9 @@ class Lines(Silence):
         self.first: tuple[float, int] | None = None
         self.last = time.monotonic()
 
-    def phase(self, name: str) -> None:
-        """A line of its own."""
-        self._say(name)
+    def begin(self, title: str) -> None:
+        """Lines begin with the title."""
+        self.title, self.first = f"{title}: ", None
 
     def __call__(self, phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
         """A line if there is something to say."""
@@ -70,6 +73,11 @@ class Bar(Silence):
         self.title = f"{title}  " if title else ""
         self.task = bars.add_task(self.title, total=None, unit="", said="")
         self.rounds = 0
+
+    def begin(self, title: str) -> None:
+        """The bar starts anew."""
+        self.title, self.rounds = f"{title}  ", 0
+        self.bars.reset(self.task, description=self.title, total=None, unit="", said="")
 
     def phase(self, name: str) -> None:
         """A bar that only says that something goes on."""

@@ -59,7 +59,7 @@ def run(
     job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem
-        work.many(loaded, place, job, as_json=as_json)
+        _tell_all(work.many(loaded, place, job), place, as_json)
         return
     place = out or Path("runs") / f"{recipe.stem}-{loaded.seeds[0]}"
     result = work.one(loaded, place, job)
@@ -69,6 +69,16 @@ def run(
     from veilrec.cli.summaries import print_result
 
     print_result(result, place)
+
+
+def _tell_all(results: list[tuple[dict[str, Any], Any]], place: Path, as_json: bool) -> None:
+    if as_json:
+        told = [{"settings": settings, "result": asdict(result)} for settings, result in results]
+        print(json.dumps({"out": str(place), "cells": told}, indent=2, ensure_ascii=False))
+        return
+    from veilrec.cli.summaries import print_cells
+
+    print_cells(results, place)
 
 
 def evaluate(
@@ -82,15 +92,21 @@ def evaluate(
     plugin: Plugins = None,
     device: Device = "cpu",
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Score a finished run again, from its directory alone; also with other candidates or lengths."""
     from veilrec.cli import finished
+    from veilrec.cli.progress import showing
     from veilrec.cli.summaries import print_utility
 
     load_plugins(plugin)
     check_device(device)
-    opened = finished.reopen(run, data, data_dir, device)
-    utility = finished.judge(opened, candidates, _lengths(ks))
+    lengths = _lengths(ks)
+    with showing("", quiet=quiet) as progress:
+        progress.phase(f"opening {run}")
+        opened = finished.reopen(run, data, data_dir, device)
+        progress.phase("ranking every user's test item")
+        utility = finished.judge(opened, candidates, lengths)
     if as_json:
         print(json.dumps({"run": str(run), "selected": opened.run.result.selected, **utility}, indent=2))
         return

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.tables import amount, console, minutes, table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from veilrec.result import Result
 
 __all__ = ["print_cells", "print_list", "print_result", "print_utility"]
 
+Run = tuple[Mapping[str, Any], "Result"]  # what sets a run apart, and what came of it
 STOPPED = {"patience": "stopped by patience", "defence": "stopped by the defence"}
 
 
@@ -60,6 +64,51 @@ def print_utility(model: str, utility: Mapping[str, Any]) -> None:
         out.print(
             f"Below the popularity floor by {utility['select']}: this model has not learned.", style="red"
         )
+
+
+def print_cells(results: Sequence[Run], place: Path) -> None:
+    """The runs of a sweep: one table for each protocol, because numbers of two do not compare."""
+    out = console()
+    for alike in _grouped(results, lambda run: (run[1].utility.protocol, run[1].utility.select)):
+        utility = alike[0][1].utility
+        length = utility.select.split("@")[1]
+        out.print(_cells_table(alike, [name for name in utility.test if name.endswith(f"@{length}")][:3]))
+        out.print(f"Protocol: {utility.protocol}; {utility.users:,} users tested.", style="dim")
+        if low := sum(result.utility.collapsed for _, result in alike):
+            what = f"{low} of {len(alike)} runs are below the popularity floor by {utility.select}"
+            out.print(f"{what}: those models have not learned.", style="red")
+    out.print(f"Everything is in {place}", soft_wrap=True)
+
+
+def _cells_table(results: Sequence[Run], names: Sequence[str]) -> Table:
+    """Each run, the mean over the seeds of a cell, and the floor wherever it is another one."""
+    keys, floor = list(results[0][0]), [""]
+    shown = table(*keys, *names, "round", right=(*names, "round"))
+    for cell in _grouped(results, lambda run: {**run[0], "seed": None}):
+        lowest = [f"{cell[0][1].utility.floor[name]:.4f}" for name in names]
+        if lowest != floor:
+            shown.add_row("popularity", *[""] * (len(keys) - 1), *lowest, style="dim")
+            floor = lowest
+        for settings, result in cell:
+            values = [f"{result.utility.test[name]:.4f}" for name in names]
+            style = "red" if result.utility.collapsed else None
+            shown.add_row(*map(str, settings.values()), *values, str(result.selected), style=style)
+        if len(cell) > 1:
+            spread = [_spread([result.utility.test[name] for _, result in cell]) for name in names]
+            shown.add_row(*map(str, list(cell[0][0].values())[:-1]), "mean ± sd", *spread, style="bold")
+    return shown
+
+
+def _grouped(results: Sequence[Run], key: Callable[[Run], object]) -> list[list[Run]]:
+    """Runs with the same key together, in the order in which the keys first occur."""
+    groups: dict[str, list[Run]] = {}
+    for run in results:
+        groups.setdefault(repr(key(run)), []).append(run)
+    return list(groups.values())
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{mean(values):.4f} ± {stdev(values):.4f}"
 
 
 def print_list(user: str, items: Sequence[Mapping[str, Any]]) -> None:

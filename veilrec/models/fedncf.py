@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, hidden_layers, pick
+from veilrec.models.layers import LOSSES, Dense, perceptron, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedNCF"]
@@ -109,7 +109,7 @@ class FedNCF(Recommender):
         c, b, q = batch.negative.shape
         item = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)  # [c, n] with n = b (1 + q)
         if params["user"].shape[1] == 1:  # one user: each item is scored once, however often it was drawn
-            score = self._cohort(params).gather(1, item)
+            score = self._cohort(params, ready=self._ready(params, devices)).gather(1, item)
         else:
             score = self._cohort(params, item, torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1))
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
@@ -125,7 +125,25 @@ class FedNCF(Recommender):
             each.append(self._cohort({**params, **tables, **own}, None if items is None else items[:, k]))
         return torch.stack(each, 1)
 
-    def _cohort(self, params: Params, item: Tensor | None = None, seat: Tensor | None = None) -> Tensor:
+    def _ready(self, params: Params, devices: Device) -> Tensor | None:
+        """``[c, l, h]`` the first layer on the items, while all devices have the weights they were sent.
+
+        Then their rows are rows of one table, and a product for each item does for everybody.
+        """
+        weight, half = params["mlp1.weight"], params[self.users].shape[-1]
+        if weight.stride(0) or not len(weight) * params[self.items].shape[1] > len(devices.sent[self.items]):
+            return None
+        table = devices.sent[self.items] @ weight[0, half:].detach()  # [items, h]
+        rows = devices.batch.rows.clamp(min=0)
+        return table.index_select(0, rows.reshape(-1)).reshape(*rows.shape, -1)
+
+    def _cohort(
+        self,
+        params: Params,
+        item: Tensor | None = None,
+        seat: Tensor | None = None,
+        ready: Tensor | None = None,
+    ) -> Tensor:
         """``[c, n]`` scores of some rows and seats ``[c, n]``: by default of all rows, for the only seat."""
 
         def rows(name: str, index: Tensor | None) -> Tensor:
@@ -137,13 +155,14 @@ class FedNCF(Recommender):
         )  # [c, seats, h]
         first = user if seat is None else pick(user, seat)
         rest = [params[f"{name}.{kind}"] for name in self.layers[1:] for kind in ("weight", "bias")]
-        x = hidden_layers(rows(self.items, item), first, weight[:, half:], *rest)
+        out = params[f"{self.output}.weight"].transpose(1, 2)  # [c, 1, h]: of the product first, under NeuMF
+        width = self.dim if self.neumf else 0
+        score = perceptron(
+            rows(self.items, item), first, out[..., width:], weight[:, half:], *rest, ready=ready
+        )
         if self.neumf:
-            x = torch.cat([rows("user", seat) * rows("item", item), x], -1)
-        out = params[
-            f"{self.output}.weight"
-        ]  # one output: a weighted sum is faster than a product of matrices
-        return (x * out.transpose(1, 2)).sum(-1) + params[f"{self.output}.bias"]
+            score = score + (rows("user", seat) * out[..., :width] * rows("item", item)).sum(-1)
+        return score + params[f"{self.output}.bias"]
 
     def _shared_scores(self, params: Params, items: Tensor | None) -> Tensor:
         """``[c, seats, n]`` where all have the same perceptron: its first layer once for each item."""

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["LOSSES", "Dense", "bce", "bpr", "hidden_layers", "pick"]
+__all__ = ["LOSSES", "Dense", "bce", "bpr", "perceptron", "pick"]
 
 
 class Dense(nn.Module):
@@ -25,40 +25,51 @@ class Dense(nn.Module):
         return x @ self.weight + self.bias
 
 
-class _Hidden(torch.autograd.Function):
-    """`hidden_layers` with a backward pass in place, which moves half the memory that autograd's own does."""
+class _Perceptron(torch.autograd.Function):
+    """`perceptron` with a backward pass in place, which moves half the memory that autograd's own does."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, first: Tensor, *layers: Tensor) -> Tensor:
-        states = [torch.baddbmm(first, x, layers[0]).relu_()]
+    def forward(
+        ctx: Any, x: Tensor, ready: Tensor | None, first: Tensor, out: Tensor, *layers: Tensor
+    ) -> Tensor:
+        begun = torch.baddbmm(first, x, layers[0]) if ready is None else ready.add_(first)
+        states = [begun.relu_()]
         for weight, bias in zip(layers[1::2], layers[2::2], strict=True):
             states.append(torch.baddbmm(bias[:, None], states[-1], weight).relu_())
-        ctx.save_for_backward(x, layers[0], *layers[1::2], *states)
+        ctx.save_for_backward(x, out, layers[0], *layers[1::2], *states)
         ctx.spread = first.shape[1] == 1
-        return states[-1]
+        return (states[-1] * out).sum(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, ...]:
-        x, *saved = ctx.saved_tensors
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        x, out, *saved = ctx.saved_tensors
         weights, states = saved[: len(saved) // 2], saved[len(saved) // 2 :]
-        slope = torch.ops.aten.threshold_backward(slopes[0], states[-1], 0)
+        slope = _through(slopes[0][..., None] * out, states[-1])
         found: list[Tensor] = []
         for weight, state in zip(weights[:0:-1], states[-2::-1], strict=True):
             found = [state.transpose(1, 2) @ slope, slope.sum(1), *found]
-            slope = slope @ weight.transpose(1, 2)
-            torch.ops.aten.threshold_backward.grad_input(slope, state, 0, grad_input=slope)
+            slope = _through(slope @ weight.transpose(1, 2), state)
         first = slope.sum(1, keepdim=True) if ctx.spread else slope
-        return slope @ weights[0].transpose(1, 2), first, x.transpose(1, 2) @ slope, *found
+        ends = slope @ weights[0].transpose(1, 2), None, first, slopes[0][:, None] @ states[-1]
+        return *ends, x.transpose(1, 2) @ slope, *found
 
 
-def hidden_layers(x: Tensor, first: Tensor, weight: Tensor, *layers: Tensor) -> Tensor:
-    """A cohort's layers with a ReLU after each: ``x [c, n, in]`` to ``[c, n, out]``.
+def _through(slope: Tensor, state: Tensor) -> Tensor:
+    """Back through a ReLU, in place."""
+    return torch.ops.aten.threshold_backward.grad_input(slope, state, 0, grad_input=slope)  # type: ignore[no-any-return]
+
+
+def perceptron(
+    x: Tensor, first: Tensor, out: Tensor, weight: Tensor, *layers: Tensor, ready: Tensor | None = None
+) -> Tensor:
+    """A cohort's layers with a ReLU after each and one output without: ``x [c, n, in]`` to ``[c, n]``.
 
     `first` stands for the first layer's bias and is added before its ReLU: ``[c, 1, h]`` for all rows
-    alike, or ``[c, n, h]``. The other layers are given as weight, bias, weight, bias, …
+    alike, or ``[c, n, h]``; `out` is ``[c, 1, h]``. The other layers follow as weight, bias, weight, bias, …
+    Where ``x @ weight`` is known already it can be given as `ready`, and is used up.
     """
-    return _Hidden.apply(x, first, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
+    return _Perceptron.apply(x, ready, first, out, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def pick(table: Tensor, index: Tensor) -> Tensor:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Cell", "Recipe"]
 
+LONGEST = 150  # letters of a cell's name, which names a folder
+
 
 class Cell(NamedTuple):
     """One run of a sweep: a name for its folder, what sets it apart, and a recipe of its own."""
@@ -127,7 +129,9 @@ class Recipe:
             for seed in self.seeds:
                 settings = {**dict(zip(sweep, chosen, strict=True)), "seed": seed}
                 cells.append(Cell(_folder(settings), settings, self._cell(settings)))
-        return cells
+        names = [cell.name for cell in cells]
+        alike = len(set(names)) < len(names) or max(map(len, names)) > LONGEST
+        return [c._replace(name=f"{c.name[:LONGEST]}-{k}") for k, c in enumerate(cells)] if alike else cells
 
     def _cell(self, settings: Mapping[str, Any]) -> Recipe:
         source = self.source.without("sweep")
@@ -151,6 +155,7 @@ class Recipe:
                 raise BadInput("sweep", "makes several experiments", "take one of the cells")
             parts = assembly.build(self.values)
             log = self.data(data_dir) if data is None else data
+            assembly.check_threat(parts, log)
             return Experiment(data=log, device=device, **parts)
 
     def toml(self) -> str:

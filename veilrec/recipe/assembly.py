@@ -18,7 +18,7 @@ from veilrec.params import Scope
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
 from veilrec.settings import fit, options_of
 
-__all__ = ["Moved", "build", "load"]
+__all__ = ["Moved", "build", "check_threat", "load"]
 
 Values = dict[str, Any]
 
@@ -124,6 +124,14 @@ def _agree(parts: Mapping[str, Any]) -> None:
                 fix = nearest(part, [*model.parts, "default"])
                 raise BadInput(f"{where}.{part}", "the model has no such part", fix)
     parts["record"].chosen(protocol.schema(model))
+
+
+def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:
+    """Refuse a threat to an attribute that the data does not have."""
+    if "threat" in parts and parts["threat"].attribute not in log.attributes:
+        attribute = parts["threat"].attribute
+        fix = nearest(attribute, log.attributes)
+        raise BadInput("threat.attribute", f'the data has no attribute "{attribute}"', fix)
 
 
 def _toy(model: Callable[..., Recommender], defence: Defence) -> Recommender:

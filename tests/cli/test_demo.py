@@ -1,0 +1,78 @@
+"""``veilrec demo``: no arguments, no data, no network."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import call, tree
+from veilrec import catalogue
+from veilrec.cli import demo
+
+
+@pytest.fixture(autouse=True)
+def _short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo of a few rounds, in an empty place, without a network."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("the demo opened a socket")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VEILREC_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setitem(demo.BASE, "plan", {**demo.BASE["plan"], "rounds": 2, "cohort": 0.1})
+
+
+def test_it_shows_utility_by_defence_and_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "demo", "--quiet")
+    assert answer.code == 0, answer.err
+    for said in ("300 people", "popularity", "FedMF", "FedNCF", "none", "hr@10", "u0042", "Try next:"):
+        assert said in answer.out
+    made = {path.name for path in (tmp_path / "runs" / "demo").iterdir()}
+    ready = [n for n, entry in catalogue.entries("defences").items() if catalogue.options(entry) is not None]
+    assert made == {"demo.json", "FedNCF-none", *(f"FedMF-{name}" for name in ready)}
+
+
+def test_what_it_proposes_works(capsys: pytest.CaptureFixture[str]) -> None:
+    proposed = [
+        line.split()[1:] for line in call(capsys, "demo", "-q").out.splitlines() if "  veilrec " in line
+    ]
+    assert len(proposed) >= 3
+    for arguments in proposed:
+        assert call(capsys, *arguments).code == 0, arguments
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    results = json.loads(call(capsys, "demo", "-q", "--json").out)
+    assert results["FedMF-none"]["utility"]["floor"]["hr@10"] > 0
+
+
+def test_an_earlier_demo_is_replaced_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs" / "demo"
+    assert call(capsys, "demo", "-q").code == 0
+    before = tree(folder)
+    assert call(capsys, "demo", "-q").code == 0
+    assert tree(folder).keys() == before.keys()
+    (folder / "mine.txt").write_text("keep me")
+    before = tree(folder)
+    answer = call(capsys, "demo", "-q")
+    assert answer.code == 2
+    assert "holds mine.txt, which no demo left there" in answer.err
+    assert tree(folder) == before
+
+
+def test_a_marker_cannot_point_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thing").write_text("x")
+    folder = tmp_path / "runs" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "demo.json").write_text(
+        json.dumps({"made by": "veilrec demo", "runs": ["../../precious", ".."]})
+    )
+    call(capsys, "demo", "-q")
+    assert (tmp_path / "precious" / "thing").read_text() == "x"

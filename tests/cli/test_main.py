@@ -1,0 +1,162 @@
+"""The command line as a whole: help at once, exit codes, one line for what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.cli.commands import call
+from veilrec import __version__, cli
+from veilrec.errors import BadInput, ClientFailed, Corrupted, Interrupted, NotEnough
+
+HEAVY = {"torch", "numpy", "pandas", "scipy", "sklearn", "safetensors"}
+LOADED = """
+import sys
+from veilrec.cli import main
+
+code = main({})
+print(*sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["data", "--help"], []])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout
+    loaded = {name.split(".")[0] for name in done.stderr.split()}
+    assert not HEAVY & loaded
+
+
+def test_as_a_module() -> None:
+    arguments = [sys.executable, "-m", "veilrec", "--version"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"veilrec {__version__}\n"
+
+
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    overview = call(capsys, "--help").out
+    for name in ("demo", "run", "evaluate", "recommend", "list", "data", "config"):
+        assert name in overview
+        assert call(capsys, name, "--help").code == 0
+    assert call(capsys).out == overview, "no command at all asks for help"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (BadInput("a.toml", "broken", "mend it", line=3), 2, "veilrec: error: a.toml:3: broken; mend it\n"),
+        (NotEnough("3 of 10 answered;\nwait"), 3, "veilrec: error: 3 of 10 answered; wait\n"),
+        (Corrupted("x: cut off; restore it"), 4, "veilrec: error: x: cut off; restore it\n"),
+        (Interrupted("stopped; continue"), 130, "veilrec: error: stopped; continue\n"),
+        (KeyboardInterrupt(), 130, "veilrec: error: interrupted\n"),
+        (typer.Abort(), 130, "veilrec: error: interrupted\n"),
+        (
+            PermissionError(13, "Permission denied", "runs/x"),
+            2,
+            "veilrec: error: runs/x: Permission denied; ",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_a_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    line: str,
+) -> None:
+    def fail(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_invoke", fail)
+    assert cli.main([]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(line)
+    assert said.err.count("\n") == 1
+
+
+def test_a_bug_is_shown_in_full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(arguments: object) -> int:
+        raise RuntimeError("of ours")
+
+    monkeypatch.setattr(cli, "_invoke", fail)
+    assert cli.main([]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "RuntimeError: of ours" in said
+    assert "bug" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"), [(BadInput("plan.lr", "too high", "lower it"), 2), (ValueError("x"), 1)]
+)
+def test_a_failed_device_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cause: Exception, code: int
+) -> None:
+    def fail(arguments: object) -> int:
+        raise ClientFailed("u7", 3, "training", cause) from cause
+
+    monkeypatch.setattr(cli, "_invoke", fail)
+    assert cli.main([]) == code
+    said = capsys.readouterr().err
+    assert "user u7, round 3, training" in said.splitlines()[-1]
+    assert ("Traceback" in said or "ValueError" in said) == (code == 1)
+    assert (said.count("\n") == 1) == (code == 2)
+
+
+def test_a_closed_pipe_is_no_failure_of_ours() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "veilrec", "list", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 141
+    assert said == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(
+        '[data]\nname = "synthetic"\nusers = 60\n[model]\ndim = 4\n'
+        "[plan]\nrounds = 300\nevaluate_every = 1\n[evaluation]\ncandidates = 9\n"
+    )
+    arguments = ["run", str(recipe), "--out", str(tmp_path / "x")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "veilrec", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("rounds 2/"):
+            process.send_signal(signal.SIGINT)
+            break
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "--resume" in said.splitlines()[-1]
+    resumed = json.loads(call(capsys, *arguments, "--resume", "--json", "-q").out)
+    whole = json.loads(call(capsys, "run", recipe, "--out", tmp_path / "y", "--json", "-q").out)
+    assert resumed["rounds"] == whole["rounds"] == 300
+    assert resumed["utility"] == whole["utility"]
+    assert resumed["traffic"] == whole["traffic"]

@@ -1,0 +1,58 @@
+"""FedAvg's three ways of weighing, on two clients that one can follow by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from veilrec.errors import BadInput
+from veilrec.keys import Keys
+from veilrec.params import Rows
+from veilrec.protocol import State
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.store import Store
+from veilrec.uploads import Uploads
+
+SERVER = {"item": torch.tensor([[1.0], [2.0], [3.0], [4.0]]), "head": torch.tensor([10.0])}
+VALUES = {  # the first client changes rows 0 and 2 by +2, the second row 2 by -4 (and is padded)
+    "item": Rows(torch.tensor([[0, 2], [2, -1]]), torch.tensor([[[3.0], [5.0]], [[-1.0], [77.0]]])),
+    "head": torch.tensor([[14.0], [6.0]]),
+}
+UPLOADS = Uploads(torch.tensor([4, 7]), VALUES, torch.tensor([3, 1], dtype=torch.int32))  # type: ignore[arg-type]
+
+
+def outcome(protocol: FedAvg, rounds: int = 1) -> dict[str, Tensor]:
+    memory = {n: torch.zeros(1, *w.shape) for w_n, w in SERVER.items() for n in (f"m/{w_n}", f"v/{w_n}")}
+    memory |= {f"t/{n}": torch.zeros(1) for n in SERVER}
+    state = State(0, dict(SERVER), Store(9, lambda cohort: {}), memory)
+    for _ in range(rounds):
+        state = protocol.finish(state, protocol.absorb(state, {}, UPLOADS), Keys.seed(0))
+    return {name: value.flatten() for name, value in state.server.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "item", "head"),
+    [
+        ({}, [1 + 2 / 2, 2, 3 + (2 - 4) / 2, 4], 10),
+        ({"weigh": "touched"}, [1 + 2, 2, 3 + (2 - 4) / 2, 4], 10),
+        ({"weigh": "examples"}, [1 + 3 * 2 / 4, 2, 3 + (3 * 2 - 4) / 4, 4], 10 + (3 * 4 - 4) / 4),
+        ({"server": "sgd", "server_lr": {"item": 0.5}}, [1.5, 2, 2.5, 4], 10),
+        ({"weigh": "examples", "server": "sgd", "server_lr": 2.0}, [4, 2, 4, 4], 14),
+        ({"server": "adam", "server_lr": 0.1}, [1.1, 2, 2.9, 4], 10),
+        ({"sends": "gradients", "server": "sgd", "server_lr": 1.0}, [1 - 3 / 2, 2, 3 - (5 - 1) / 2, 4], 0),
+        ({"sends": "gradients", "weigh": "touched", "server": "sgd"}, [1 - 3, 2, 3 - (5 - 1) / 2, 4], 0),
+    ],
+    ids=str,
+)
+def test_by_hand(options: dict[str, Any], item: list[float], head: float) -> None:
+    found = outcome(FedAvg(**options))
+    assert found["item"].tolist() == pytest.approx(item, abs=1e-6)
+    assert found["head"].tolist() == pytest.approx([head], abs=1e-6)
+
+
+def test_gradients_need_a_server_that_steps() -> None:
+    with pytest.raises(BadInput, match=r"protocol\.server: gradients need a server that steps"):
+        FedAvg(sends="gradients")

@@ -1,0 +1,296 @@
+"""An experiment from data to result: what is selected, what is tested, what is told."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forking import small
+from tests.worlds import checkerboard, log_of
+from veilrec.cells import Cell, run_cells
+from veilrec.datasets.synthetic import synthetic
+from veilrec.defence import Defence, chain
+from veilrec.defences.none import Undefended
+from veilrec.errors import BadInput
+from veilrec.evaluation import Evaluation
+from veilrec.experiment import Experiment
+from veilrec.fingerprint import toml
+from veilrec.interactions import Interactions
+from veilrec.models.fedmf import FedMF
+from veilrec.models.popularity import Popularity
+from veilrec.plan import Plan
+from veilrec.protocol import State
+from veilrec.result import Result
+from veilrec.transcript import Record
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def mf(data: Interactions | None = None, **plan: Any) -> Experiment:
+    """Matrix factorisation that learns the checkerboard."""
+    settings = {"rounds": 30, "evaluate_every": 5, "optimiser": "adam", "lr": 0.05, **plan}
+    return Experiment(data or checkerboard(), partial(FedMF, dim=8), plan=Plan(**settings))
+
+
+@dataclass(frozen=True)
+class StopAt(Defence):
+    """Ends training after a round."""
+
+    last: int = 3
+
+    def stop(self, state: State, history: list[dict[str, float]]) -> bool:
+        assert len(history) == state.round
+        return state.round >= self.last
+
+
+def test_one_sentence() -> None:
+    result = Experiment(synthetic(users=40, items=30), partial(FedMF, dim=8), plan=Plan(rounds=2)).run()
+    assert result.rounds == 2
+    assert result.utility.users == 40
+
+
+def test_a_model_that_learns_is_above_the_floor(tmp_path: Path) -> None:
+    result = mf().run(tmp_path / "run")
+    utility = result.utility
+    assert utility.test["ndcg@10"] > utility.floor["ndcg@10"]
+    assert not utility.collapsed
+    assert utility.select == "ndcg@10"
+    assert "all untouched items" in utility.protocol
+
+
+def test_a_model_below_the_floor_is_flagged() -> None:
+    log = synthetic(users=60, items=60)
+    result = Experiment(log, partial(FedMF, dim=4), plan=Plan(rounds=1, lr=0.0)).run()
+    assert result.utility.test["ndcg@10"] < result.utility.floor["ndcg@10"]
+    assert result.utility.collapsed
+
+
+@pytest.mark.parametrize("candidates", [0, 10])
+def test_the_floor_is_popularity_on_the_same_candidates(candidates: int) -> None:
+    judged = Evaluation(candidates=candidates)
+    result = Experiment(synthetic(users=60, items=60), Popularity, plan=Plan(rounds=1), evaluation=judged).run()
+    assert result.utility.test == pytest.approx(dict(result.utility.floor))
+
+
+def test_the_best_look_is_selected_and_tested(tmp_path: Path) -> None:
+    run = mf(lr=0.2)
+    result = run.run(tmp_path / "run")
+    looks = {row["round"]: row["ndcg@10"] for row in metrics(tmp_path / "run") if "ndcg@10" in row}
+    assert list(looks) == [5, 10, 15, 20, 25, 30]
+    assert result.selected == max(looks, key=lambda number: (looks[number], -number))
+    assert result.selected < 30  # or the test shows nothing
+    fed = run.federation()
+    for state, _ in fed.rounds(fed.start()):
+        if state.round == result.selected:
+            assert result.utility.test == fed.evaluate(state, "test").means()
+            assert result.utility.validation == fed.evaluate(state, "validation").means()
+            break
+
+
+def test_patience(tmp_path: Path) -> None:
+    result = mf(lr=0.2, evaluate_every=1, patience=3).run(tmp_path / "run")
+    assert (result.stopped, result.rounds) == ("patience", result.selected + 3)
+    assert result.rounds < 30
+    assert len(metrics(tmp_path / "run")) == result.rounds
+
+
+def test_a_defence_may_stop(tmp_path: Path) -> None:
+    result = replace(mf(), defence=StopAt(3)).run(tmp_path / "run")
+    assert (result.stopped, result.rounds, result.selected) == ("defence", 3, 3)
+    assert result.utility.validation.keys() == result.utility.test.keys()  # though nobody had looked yet
+
+
+class Crash(Exception):
+    """Something outside of our hands."""
+
+
+def crash_at(phase: str) -> Any:
+    def tell(told: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
+        if told == phase:
+            raise Crash
+
+    return tell
+
+
+@pytest.mark.parametrize("run", [replace(mf(), defence=StopAt(7)), mf(lr=0.2, evaluate_every=1, patience=2)])
+def test_a_run_that_had_stopped_does_not_train_on(run: Experiment, tmp_path: Path) -> None:
+    whole = run.run(tmp_path / "whole")
+    with pytest.raises(Crash):
+        run.run(tmp_path / "run", progress=crash_at("test"))
+    told: list[str] = []
+    result = run.run(tmp_path / "run", resume=True, progress=lambda phase, *_: told.append(phase))
+    assert "clients" not in told
+    assert result.files == whole.files
+
+
+def test_a_world_without_validation_items(tmp_path: Path) -> None:
+    log = log_of(*((user, (user + k) % 5, k) for user in range(5) for k in range(2)), items=9)
+    result = Experiment(log, partial(FedMF, dim=2), plan=Plan(rounds=3)).run(tmp_path / "run")
+    assert (result.selected, result.rounds) == (3, 3)
+    assert result.utility.validation == {}
+
+
+def test_resuming_a_finished_run_gives_its_result(tmp_path: Path) -> None:
+    result = small(2).run(tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert small(2).run(tmp_path / "run", resume=True) == result
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    with pytest.raises(BadInput, match="another recipe or other data"):
+        small(3).run(tmp_path / "run", resume=True)
+
+
+def test_resuming_an_empty_folder_starts(tmp_path: Path) -> None:
+    assert small(2).run(tmp_path, resume=True).files == small(2).run(tmp_path / "b" / "c").files
+
+
+def test_without_a_folder_the_result_is_the_same(tmp_path: Path) -> None:
+    there, nowhere = small(4).run(tmp_path / "run"), small(4).run()
+    assert nowhere.files == {}
+    for name in ("utility", "selected", "traffic", "settings", "fingerprint", "data"):
+        assert getattr(there, name) == getattr(nowhere, name)
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[Any, ...]] = []
+    small(2).run(progress=lambda *event: told.append(event))
+    assert [event[:3] for event in told[:5]] == [*(("clients", 3 * k, 12) for k in range(1, 5)), ("rounds", 1, 2)]
+    assert told[4][3]["round"] == 1
+    assert [event[0] for event in told[-2:]] == ["test", "write"]
+
+
+def test_traffic_of_the_result_is_that_of_the_rows(tmp_path: Path) -> None:
+    result = small(4).run(tmp_path / "run")
+    for way in ("up", "down"):
+        assert result.traffic[way]["total"] == sum(row[f"{way}_bytes"] for row in metrics(tmp_path / "run"))
+    assert result.traffic["by_kind"]["up"]["posts"] > 0
+
+
+def test_the_seed_is_the_run_and_the_split_seed_the_world(tmp_path: Path) -> None:
+    first, same, other = (replace(small(2), seed=seed).run(tmp_path / name) for seed, name in ((1, "a"), (1, "b"), (2, "c")))
+    assert first.files == same.files
+    assert first.files["model.safetensors"] != other.files["model.safetensors"]
+    assert first.utility.floor == other.utility.floor
+    federations = [replace(small(2), seed=seed).federation() for seed in (1, 2)]
+    assert federations[0].clients.consents["gender"].equal(federations[1].clients.consents["gender"])
+    moved = replace(small(2), split_seed=9).federation()
+    assert not moved.clients.consents["gender"].equal(federations[0].clients.consents["gender"])
+
+
+def test_silos(tmp_path: Path) -> None:
+    result = replace(mf(rounds=2), silos=5).run(tmp_path / "run")
+    assert result.data["clients"] == 5
+    assert result.utility.users == 24
+
+
+def test_the_summary_of_the_data() -> None:
+    summary = mf(rounds=1).run().data
+    assert summary["name"] == "checkerboard"
+    assert (summary["users"], summary["items"], summary["events"]) == (24, 24, 288)
+    assert (summary["training"], summary["validation"], summary["test"]) == (240, 24, 24)
+    assert summary["attributes"] == {"gender": {"even": 12, "odd": 12}}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"device": "gpu7"}, "--device"),
+        ({"device": "meta"}, "--device"),
+        ({"consent": {"gendr": 0.5}}, "data.consent.gendr"),
+        ({"record": Record(("usr",))}, "record.parts"),
+        ({"evaluation": Evaluation(candidates=20)}, "evaluation.candidates"),
+        ({"silos": 99}, "data.silos"),
+        ({"data": log_of((0, 0, 0), (1, 1, 0), items=3)}, "data: no user has a test item"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        replace(mf(), **change).run(tmp_path / "run")
+    assert str(error.value).startswith(told)
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_a_chain_are_a_list() -> None:
+    told = replace(mf(), defence=chain(StopAt(4), Undefended())).settings()["defence"]
+    assert told == [{"name": "StopAt", "last": 4}, {"name": "Undefended"}]
+    assert toml({"a": [0.5, True], "b": {"c d": "x"}}) == 'a = [0.5, true]\n\n[b]\n"c d" = "x"\n'
+
+
+class Kept:
+    """A recipe, as the recipe module makes it."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def toml(self) -> str:
+        return "seed = 5  # default\n"
+
+
+def test_the_recipe_is_stored_as_it_was_written(tmp_path: Path) -> None:
+    result = small(1).run(tmp_path / "run", recipe=Kept(seed=5))
+    assert (tmp_path / "run" / "recipe.toml").read_text(encoding="utf-8") == "seed = 5  # default\n"
+    assert result.settings == {"seed": 5}
+    with pytest.raises(BadInput, match="another recipe"):
+        small(1).run(tmp_path / "run", recipe=Kept(seed=6), resume=True)
+
+
+def cells(*seeds: int) -> list[Cell]:
+    def make(seed: int) -> Experiment:
+        return replace(small(2), seed=seed)
+
+    return [Cell(f"seed={seed}", partial(make, seed), {"seed": seed}) for seed in seeds]
+
+
+def test_cells_are_ordinary_runs(tmp_path: Path) -> None:
+    results = run_cells(cells(0, 1), tmp_path / "all")
+    alone = replace(small(2), seed=1).run(tmp_path / "alone")
+    assert results["seed=1"].files == alone.files
+    assert Result.load(tmp_path / "all" / "seed=0") == results["seed=0"]
+    index = json.loads((tmp_path / "all" / "index.json").read_text(encoding="utf-8"))
+    assert index["cells"] == [
+        {"name": f"seed={seed}", "settings": {"seed": seed}, "finished": True} for seed in (0, 1)
+    ]
+
+
+def test_cells_are_resumed(tmp_path: Path) -> None:
+    whole = run_cells(cells(0, 1, 2), tmp_path / "whole")
+    told: list[str] = []
+
+    def tell(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
+        told.append(phase)
+        if len(told) == 14:  # in the second of three
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_cells(cells(0, 1, 2), tmp_path / "all", progress=tell)
+    index = json.loads((tmp_path / "all" / "index.json").read_text(encoding="utf-8"))
+    assert [cell["finished"] for cell in index["cells"]] == [True, False, False]
+    with pytest.raises(BadInput, match="not empty"):
+        run_cells(cells(0, 1, 2), tmp_path / "all")
+    with pytest.raises(BadInput, match="other cells"):
+        run_cells(cells(0, 1), tmp_path / "all", resume=True)
+    resumed = run_cells(cells(0, 1, 2), tmp_path / "all", resume=True)
+    assert [r.files for r in resumed.values()] == [r.files for r in whole.values()]
+
+
+@pytest.mark.parametrize("names", [["../x"], ["a/b"], [".."], [""], ["a", "a"], []])
+def test_names_that_will_not_do(tmp_path: Path, names: list[str]) -> None:
+    with pytest.raises(BadInput, match="cells"):
+        run_cells([Cell(name, lambda: small(1)) for name in names], tmp_path / "all")
+    assert not (tmp_path / "all").exists()
+
+
+def test_no_warning_comes_from_a_run(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small(1).run(tmp_path / "run")

@@ -1,0 +1,86 @@
+"""The places of a protocol: its own objective, its own serving, and what it sends to each device alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.worlds import SHORT, checkerboard, federation, held, largest, phones, ragged, run
+from veilrec.evaluation import Evaluation
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender
+from veilrec.models.fedmf import FedMF
+from veilrec.models.fedncf import FedNCF
+from veilrec.params import Scope
+from veilrec.protocol import State
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.uploads import Sent
+
+
+@dataclass(frozen=True)
+class Halved(FedAvg):
+    """Devices minimise half of their loss."""
+
+    def objective(self, model: Recommender, device: Device) -> Tensor:
+        return model.loss(device) / 2
+
+
+@dataclass(frozen=True)
+class Paced(FedAvg):
+    """The server tells each device how seriously to take its loss: by its number."""
+
+    def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
+        return Sent(state.server, {"pace": cohort.to(state.server["item"].dtype)})
+
+    def objective(self, model: Recommender, device: Device) -> Tensor:
+        return device.sent["pace"] * model.loss(device)
+
+
+@dataclass(frozen=True)
+class Upside(FedAvg):
+    """Users are shown the worst first."""
+
+    def serve(self, model: Recommender, device: Device, items: Tensor | None) -> Tensor:
+        return -model.scores(device.batch, items)
+
+
+@pytest.mark.parametrize("model", [FedMF, FedNCF])
+def test_devices_minimise_what_the_protocol_says(model: type[FedMF]) -> None:
+    clients = phones(ragged(SHORT, 120))
+    halved = federation(clients, model(120, dim=4), Halved(), lr=0.8, batch=16, precision="float64")
+    slow = federation(clients, model(120, dim=4), lr=0.4, batch=16, precision="float64")
+    assert largest(run(halved).server["item"], run(slow).server["item"]) < 1e-12
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 100])
+def test_what_is_sent_to_one_device_reaches_that_device(chunk: int) -> None:
+    clients = phones(checkerboard())
+    paced = federation(clients, FedMF(24, dim=4), Paced(), lr={"user": 0.1}, chunk=chunk, precision="float64")
+    plain = federation(clients, FedMF(24, dim=4), lr={"user": 0.1}, chunk=chunk, precision="float64")
+    start = held(plain, plain.start())["user"]
+    moved, step = held(paced, run(paced))["user"] - start, held(plain, run(plain))["user"] - start
+    assert largest(moved, step * torch.arange(24)[:, None, None]) < 1e-12
+
+
+@pytest.mark.parametrize("sampled", [0, 5])
+def test_users_are_shown_what_the_protocol_serves(sampled: int) -> None:
+    clients, judge = phones(checkerboard()), Evaluation(candidates=sampled, ks=(1, 30), select="hr@1")
+    places = []
+    for protocol in (FedAvg(), Upside()):
+        fed = federation(clients, FedMF(24, dim=4), protocol, evaluation=judge, lr=0.5)
+        places.append(1 / fed.evaluate(run(fed, 2)).values["mrr@30"])  # all candidates fit the list
+    assert torch.allclose(places[0] + places[1], torch.full((24,), (sampled or 12) + 2.0).double())
+
+
+def test_the_schema_is_what_the_scopes_say() -> None:
+    model = FedNCF(50, dim=4, head=(6,), user="exposed")
+    schema, letter = FedAvg().schema(model), FedAvg().letter(model)
+    assert set(schema) == {"examples", *model.names(Scope.SHARED, Scope.EXPOSED)}
+    assert set(letter) == {"round", *model.names(Scope.SHARED)}
+    assert (schema["item"].table, schema["item"].shape) == (50, (4,))
+    assert (letter["item"].table, letter["item"].shape) == (None, (50, 4))
+    assert schema["user"].shape == (1, 4)
+    assert FedAvg().schema(model, torch.float64)["user"].dtype is torch.float64
