@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import signal
+import math
 import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
+
+from benchmarks.process import Finished, calmest
 
 DEADLINE = 900  # seconds for one process of one contestant
 AGREE = 1e-3  # relative difference of `moved` that float32 sums in another order may show
@@ -26,6 +22,7 @@ class Contestant:
     name: str
     workers: int
     command: Sequence[str]
+    counted: bool = True  # False where its own helpers would be taken for other programs
 
 
 @dataclass
@@ -43,8 +40,10 @@ class Result:
     others: list[float] = field(default_factory=list)  # cores that other programs kept busy meanwhile
     error: str = ""
 
-    def add(self, found: Mapping[str, Any]) -> None:
+    def add(self, process: Finished) -> None:
         """Take in one process's report."""
+        found = process.report
+        self.others.append(process.others)
         self.round_s += found["round_s"]
         if found.get("evaluate_s") is not None:
             self.evaluate_s.append(found["evaluate_s"])
@@ -70,19 +69,25 @@ class Result:
         return asdict(self) | figures | {"clients_per_s": self.clients / self.median_s}
 
 
-def interleaved(contestants: Sequence[Contestant], repeats: int, deadline: float = DEADLINE) -> list[Result]:
-    """Run A B C A B C …: whatever else the machine does then falls on all alike."""
+def interleaved(
+    contestants: Sequence[Contestant], repeats: int, *, calm: float = math.inf, deadline: float = DEADLINE
+) -> list[Result]:
+    """Run A B C A B C …: whatever else the machine does then falls on all alike.
+
+    Args:
+        contestants: Who takes part.
+        repeats: Processes per contestant.
+        calm: Run a process again where other programs kept more cores busy than this meanwhile.
+        deadline: Seconds for one process.
+    """
     results = [Result(one.name, one.workers) for one in contestants]
     for repeat in range(repeats):
         for contestant, result in zip(contestants, results, strict=True):
             if result.error:
                 continue
             say(f"{repeat + 1}/{repeats} {contestant.name}, workers: {contestant.workers}")
-            start, busy = time.perf_counter(), _cores_seconds_of_others()
             try:
-                result.add(_report(contestant.command, deadline))
-                spent = _cores_seconds_of_others() - busy
-                result.others.append(max(0.0, spent / (time.perf_counter() - start)))
+                result.add(calmest(contestant.command, deadline, calm if contestant.counted else math.inf))
             except RuntimeError as error:
                 result.error = str(error)
                 say(f"{contestant.name} failed: {error}")
@@ -103,38 +108,6 @@ def check_same_work(results: Sequence[Result]) -> None:
 def say(text: str) -> None:
     """Progress goes to stderr, so that stdout holds results alone."""
     print(text, file=sys.stderr, flush=True)
-
-
-def _cores_seconds_of_others() -> float:
-    """CPU seconds used on this machine so far, less those of finished children; 0 where unknown."""
-    stat = Path("/proc/stat")
-    if not stat.exists():
-        return 0.0
-    user, nice, system = (int(ticks) for ticks in stat.read_text().split(maxsplit=4)[1:4])
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    mine = children.ru_utime + children.ru_stime
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK") - mine
-
-
-def _report(command: Sequence[str], deadline: float) -> dict[str, Any]:
-    """The last line a process prints, as JSON; the process and all it started end with this call."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        output, errors = process.communicate(timeout=deadline)
-    except subprocess.TimeoutExpired:
-        raise RuntimeError(f"no result in {deadline:.0f} s") from None
-    finally:
-        if process.poll() is None:  # too slow, or this program was interrupted
-            os.killpg(process.pid, signal.SIGKILL)  # the session made for it above, nothing else
-            process.communicate()
-    lines = output.strip().splitlines()
-    if process.returncode or not lines:
-        tail = (errors.strip().splitlines() or ["no message"])[-1]
-        raise RuntimeError(f"exit code {process.returncode}: {tail}")
-    report: dict[str, Any] = json.loads(lines[-1])
-    return report
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -89,7 +89,8 @@ class Scene:
                 shape = torch.Size([batch.rows.shape[1], *shape[1:]])
             params[name] = 0.5 * own.fold(name).normal(*shape, dtype=torch.float64)
         sent = {
-            n: Keys.seed(1).fold(n).normal(*model.get_parameter(n).shape) for n in model.names(Scope.SHARED)
+            n: Keys.seed(1).fold(n).normal(*model.get_parameter(n).shape, dtype=torch.float64)
+            for n in model.names(Scope.SHARED)
         }
         number = torch.tensor([3, 1])
         device = Device(batch, sent, {}, own, number[0], number[1])
@@ -106,6 +107,6 @@ class Scene:
 
     def slopes(self, loss: Callable[[Params], Tensor]) -> Params:
         """The gradient of a loss ``[c]`` with respect to every weight that it reads."""
-        leaves = {name: value.clone().requires_grad_() for name, value in self.params.items()}
+        leaves = {name: value.detach().requires_grad_() for name, value in self.params.items()}
         found = torch.autograd.grad(loss(leaves).sum(), list(leaves.values()), allow_unused=True)
         return {name: slope for name, slope in zip(leaves, found, strict=True) if slope is not None}

@@ -75,13 +75,13 @@ class Posting(Defence):
 
 
 def small(rounds: int = 12) -> Experiment:
-    """A run in which all that must survive has its part: posts, optimisers of server and devices, sampling."""
+    """A run in which all that must survive has its part: posts, sampling, two optimisers with state."""
     return Experiment(
         checkerboard(),
         partial(FedNCF, dim=8, head=(8,), user="exposed"),
         FedAvg(server="adam", server_lr=0.01),
         Posting(),
-        Plan(rounds=rounds, cohort=0.5, optimiser="adam", lr=0.05, evaluate_every=2, chunk=3),
+        Plan(rounds=rounds, cohort=0.5, optimiser="adam", lr=0.2, evaluate_every=2, chunk=3),
         record=Record(last=3),
         consent=0.5,
         seed=5,
@@ -188,7 +188,7 @@ def prepare(order: Order, counts: Counter[str]) -> None:
         return called
 
     os.fsync = failing("fsync", lambda descriptor: None)  # slow, and a killed process loses nothing without
-    os.replace = failing("replace", os.replace)  # type: ignore[assignment]
+    os.replace = failing("replace", os.replace)
     Path.unlink = failing("unlink", Path.unlink)  # type: ignore[method-assign]
     disk.Sink.write = failing("write", disk.Sink.write, half=True)  # type: ignore[method-assign]
     experiment.stoppable = partial(interrupt.stoppable, order.grace)  # type: ignore[attr-defined]

@@ -29,9 +29,7 @@ def states() -> list[State]:
     """The states after rounds 1, 2 and 3, each with a store of its own."""
     fed, found = small(3).federation(), []
     for rounds in (1, 2, 3):
-        for state, _ in fed.rounds(fed.start(), until=rounds):
-            pass
-        found.append(state)
+        found.append(list(fed.rounds(fed.start(), until=rounds))[-1][0])
     return found
 
 
@@ -64,14 +62,18 @@ def test_everything_comes_back(states: list[State], kept: Path) -> None:
 def test_the_last_two_and_the_selected_state_are_kept(kept: Path) -> None:
     names = {path.name for path in kept.iterdir()}
     assert {name for name in names if name.startswith("round")} == {"round-000002.json", "round-000003.json"}
-    assert {name for name in names if name.startswith("state")} == {f"state-00000{k}.safetensors" for k in (1, 2, 3)}
+    assert {name for name in names if name.startswith("state")} == {
+        f"state-00000{k}.safetensors" for k in (1, 2, 3)
+    }
 
 
 def test_a_new_selection_drops_the_old_one(states: list[State], tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint", "mark")
     for state in states:
         checkpoints.select(state, {})
-        assert [path.name for path in checkpoints.folder.iterdir()] == [f"state-00000{state.round}.safetensors"]
+        assert [path.name for path in checkpoints.folder.iterdir()] == [
+            f"state-00000{state.round}.safetensors"
+        ]
 
 
 def test_states_are_for_their_owner_only(kept: Path) -> None:
@@ -117,7 +119,9 @@ def test_without_one_that_is_whole_nothing_changes(kept: Path, tmp_path: Path) -
 
 def test_no_checkpoint_yet(tmp_path: Path, states: list[State]) -> None:
     assert Checkpoints(tmp_path / "none", "mark").latest(fine) is None
-    Checkpoints(tmp_path / "some", "mark").select(states[0], {})  # the process died before the first was complete
+    Checkpoints(tmp_path / "some", "mark").select(
+        states[0], {}
+    )  # the process died before the first was complete
     assert Checkpoints(tmp_path / "some", "mark").latest(fine) is None
 
 
@@ -179,6 +183,13 @@ def test_selection_takes_the_first_of_equal_looks() -> None:
         row = {"round": number} if value is None else {"round": number, "ndcg@10": value}
         found.append((chosen.look(row), chosen.exhausted))
         assert Selection.of(json.loads(json.dumps(chosen.state()))) == chosen
-    assert found == [(True, False), (True, False), (False, False), (False, False), (False, True), (True, False)]
+    assert found == [
+        (True, False),
+        (True, False),
+        (False, False),
+        (False, False),
+        (False, True),
+        (True, False),
+    ]
     assert (chosen.round, chosen.best, chosen.since) == (6, 0.4, 0)
     assert Selection.of(Selection("hr@5").state()) == Selection("hr@5")

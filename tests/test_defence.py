@@ -81,7 +81,10 @@ def test_a_part_that_nothing_reads_stands_still(protocol: FedAvg) -> None:
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_the_penalty_is_added_to_the_loss(epochs: int) -> None:
-    fed, plain = fed_of(Push(), epochs=epochs, lr={"user": LR}), fed_of(epochs=epochs, lr={"user": LR})
+    fed, plain = (
+        fed_of(Push(), epochs=epochs, lr={"user": LR, "default": 0.0}),
+        fed_of(epochs=epochs, lr={"user": LR, "default": 0.0}),
+    )
     pushed, free = held(fed, run(fed))["user"], held(plain, run(plain))["user"]
     if epochs == 1:
         assert largest(free - pushed, torch.full_like(free, LR * 2.0)) < 1e-6
@@ -132,7 +135,10 @@ def test_a_later_post_replaces_the_earlier_one() -> None:
 def test_devices_read_what_was_posted_before_this_round() -> None:
     clients = phones(checkerboard(), 0.4)
     posts = int(clients.consents["gender"].sum())
-    fed, plain = fed_of(Open(), clients, lr={"user": LR}), fed_of(None, clients, lr={"user": LR})
+    fed, plain = (
+        fed_of(Open(), clients, lr={"user": LR, "default": 0.0}),
+        fed_of(None, clients, lr={"user": LR, "default": 0.0}),
+    )
     first, free = run(fed), run(plain)
     assert torch.equal(held(fed, first)["user"], held(plain, free)["user"])  # nothing was posted yet
     second, free = run(fed, 2), run(plain, 2)

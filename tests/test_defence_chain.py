@@ -72,7 +72,9 @@ def test_changes_apply_in_order() -> None:
 
 
 def test_penalties_add_up() -> None:
-    both, one_alone = (fed_of(d, lr={"user": LR}) for d in (chain(Push(2.0), Push(0.5)), Push(2.5)))
+    both, one_alone = (
+        fed_of(d, lr={"user": LR, "default": 0.0}) for d in (chain(Push(2.0), Push(0.5)), Push(2.5))
+    )
     assert largest(held(both, run(both))["user"], held(one_alone, run(one_alone))["user"]) < 1e-6
 
 
@@ -103,7 +105,8 @@ def test_two_of_a_kind_draw_different_noise() -> None:
 
 def test_two_of_a_kind_push_in_different_directions() -> None:
     alone, plain, both = (
-        fed_of(d, lr={"user": LR}) for d in (NoisyPenalty(), None, chain(NoisyPenalty(), NoisyPenalty()))
+        fed_of(d, lr={"user": LR, "default": 0.0})
+        for d in (NoisyPenalty(), None, chain(NoisyPenalty(), NoisyPenalty()))
     )
     single, free, double = (held(f, run(f))["user"] for f in (alone, plain, both))
     assert largest(double - free, 2 * (single - free)) > 0.1

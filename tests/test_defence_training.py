@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from torch import Tensor
 
 from tests.hooks import LR, Add, Blur, Guided, Helped, fed_of
 from tests.worlds import checkerboard, everyone, federation, held, largest, phones, run, uploads_of
-from veilrec.defence import HelperSteps
+from veilrec.defence import Defence, HelperSteps
 from veilrec.keys import Keys
+from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Rows, Scope
+from veilrec.models.fedncf import FedNCF
+from veilrec.params import Params, Rows, Scope
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.wire import one
 
@@ -59,7 +62,7 @@ def test_helpers_follow_their_own_loss_at_their_own_pace(
 
 
 def test_a_penalty_sees_helpers_after_their_step() -> None:
-    fed, plain = (fed_of(d, lr={"user": LR}) for d in (Guided(), None))
+    fed, plain = (fed_of(d, lr={"user": LR, "default": 0.0}) for d in (Guided(), None))
     moved = held(plain, run(plain))["user"] - held(fed, run(fed))["user"]
     pushed = LR * by_hand(HelperSteps(lr=0.1), 1, 1).sum(1)
     assert largest(moved, pushed[:, None, None].expand_as(moved)) < 1e-6
@@ -100,10 +103,31 @@ def test_after_each_epoch_the_weights_change(epochs: int) -> None:
 
 def test_training_goes_on_from_the_changed_weights() -> None:
     """Two epochs with a change in between: what was pushed far away gets another gradient."""
-    fed, plain = (fed_of(d, epochs=2, lr={"user": LR}) for d in (Add(by=50.0), None))
+    fed, plain = (fed_of(d, epochs=2, lr={"user": LR, "default": 0.0}) for d in (Add(by=50.0), None))
     far, near = held(fed, run(fed))["user"], held(plain, run(plain))["user"]
     assert bool(((far - near) > 50).all())
     assert not torch.allclose(far - near, torch.tensor(100.0), atol=1e-3)
+
+
+@dataclass(frozen=True)
+class Lift(Defence):
+    """Changes the item table and nothing else."""
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        return {**params, "item": params["item"] + 1.0}
+
+
+@pytest.mark.parametrize("sends", ["weights", "gradients"])
+def test_a_batched_loss_reads_the_changed_weights(sends: Any) -> None:
+    states = []
+    for slow in (False, True):
+        model = FedNCF(24, dim=4, head=(6,))
+        methods = {"cohort_loss": Recommender.cohort_loss} if slow else {}
+        model.__class__ = type("Twin", (FedNCF,), methods)
+        protocol = FedAvg(sends=sends, server="sgd")
+        plan: dict[str, Any] = {"lr": LR, "batch": 4, "epochs": 2, "precision": "float64"}
+        states.append(run(federation(phones(checkerboard()), model, protocol, Lift(), **plan)))
+    assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server)
 
 
 def test_noise_after_an_epoch_is_each_clients_own() -> None:

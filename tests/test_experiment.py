@@ -77,7 +77,9 @@ def test_a_model_below_the_floor_is_flagged() -> None:
 @pytest.mark.parametrize("candidates", [0, 10])
 def test_the_floor_is_popularity_on_the_same_candidates(candidates: int) -> None:
     judged = Evaluation(candidates=candidates)
-    result = Experiment(synthetic(users=60, items=60), Popularity, plan=Plan(rounds=1), evaluation=judged).run()
+    result = Experiment(
+        synthetic(users=60, items=60), Popularity, plan=Plan(rounds=1), evaluation=judged
+    ).run()
     assert result.utility.test == pytest.approx(dict(result.utility.floor))
 
 
@@ -143,7 +145,9 @@ def test_resuming_a_finished_run_gives_its_result(tmp_path: Path) -> None:
     result = small(2).run(tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert small(2).run(tmp_path / "run", resume=True) == result
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()
+    } == before
     with pytest.raises(BadInput, match="another recipe or other data"):
         small(3).run(tmp_path / "run", resume=True)
 
@@ -162,7 +166,10 @@ def test_without_a_folder_the_result_is_the_same(tmp_path: Path) -> None:
 def test_progress_is_told() -> None:
     told: list[tuple[Any, ...]] = []
     small(2).run(progress=lambda *event: told.append(event))
-    assert [event[:3] for event in told[:5]] == [*(("clients", 3 * k, 12) for k in range(1, 5)), ("rounds", 1, 2)]
+    assert [event[:3] for event in told[:5]] == [
+        *(("clients", 3 * k, 12) for k in range(1, 5)),
+        ("rounds", 1, 2),
+    ]
     assert told[4][3]["round"] == 1
     assert [event[0] for event in told[-2:]] == ["test", "write"]
 
@@ -175,7 +182,9 @@ def test_traffic_of_the_result_is_that_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_seed_is_the_run_and_the_split_seed_the_world(tmp_path: Path) -> None:
-    first, same, other = (replace(small(2), seed=seed).run(tmp_path / name) for seed, name in ((1, "a"), (1, "b"), (2, "c")))
+    first, same, other = (
+        replace(small(2), seed=seed).run(tmp_path / name) for seed, name in ((1, "a"), (1, "b"), (2, "c"))
+    )
     assert first.files == same.files
     assert first.files["model.safetensors"] != other.files["model.safetensors"]
     assert first.utility.floor == other.utility.floor

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a run cleanly: what was finished is on disk, and the rest follows when it is resumed."""
+"""SIGINT and SIGTERM end a run cleanly: what was finished is on disk, and the rest follows later."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def rounds_on_disk(out: Path) -> int:
 
 @needs_fork
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_round_at_hand_is_finished(runner: Pool, whole: dict[str, str], tmp_path: Path, number: int) -> None:
+def test_the_round_at_hand_is_finished(
+    runner: Pool, whole: dict[str, str], tmp_path: Path, number: int
+) -> None:
     out = tmp_path / "run"
     asked = [(int(number), "clients", 4 * CHUNKS + 2, 1)]  # in the middle of round 5
     ended = runner.run(Order(str(out), seconds=1e9, signals=asked))

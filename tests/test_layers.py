@@ -26,7 +26,16 @@ LAYERS = [  # each may import only from the rows above it
     {"attacks", "datasets", "defences", "models", "protocols"},
     {"evaluation", "local"},
     {"rounds"},
-    {"checkpoint", "fingerprint", "interrupt", "journal", "recorder", "result", "summary", "world"},  # of a run
+    {
+        "checkpoint",
+        "fingerprint",
+        "interrupt",
+        "journal",
+        "recorder",
+        "result",
+        "summary",
+        "world",
+    },  # of a run
     {"plugins", "settings"},
     {"catalogue"},
     {"folder", "training"},

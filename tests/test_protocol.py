@@ -8,16 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.worlds import SHORT, checkerboard, federation, held, largest, phones, ragged, run
+from tests.worlds import SHORT, checkerboard, federation, held, largest, phones, ragged, run, uploads_of
 from veilrec.evaluation import Evaluation
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Scope
+from veilrec.params import Message, Params, Scope
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.uploads import Sent
+from veilrec.wire import one
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,35 @@ def test_devices_minimise_what_the_protocol_says(model: type[FedMF]) -> None:
 @pytest.mark.parametrize("chunk", [1, 5, 100])
 def test_what_is_sent_to_one_device_reaches_that_device(chunk: int) -> None:
     clients = phones(checkerboard())
-    paced = federation(clients, FedMF(24, dim=4), Paced(), lr={"user": 0.1}, chunk=chunk, precision="float64")
-    plain = federation(clients, FedMF(24, dim=4), lr={"user": 0.1}, chunk=chunk, precision="float64")
+    paced = federation(
+        clients, FedMF(24, dim=4), Paced(), lr={"user": 0.1, "default": 0.0}, chunk=chunk, precision="float64"
+    )
+    plain = federation(
+        clients, FedMF(24, dim=4), lr={"user": 0.1, "default": 0.0}, chunk=chunk, precision="float64"
+    )
     start = held(plain, plain.start())["user"]
     moved, step = held(paced, run(paced))["user"] - start, held(plain, run(plain))["user"] - start
     assert largest(moved, step * torch.arange(24)[:, None, None]) < 1e-12
+
+
+@dataclass(frozen=True)
+class Normed(FedAvg):
+    """Devices upload their vector with length one: a computation about one device."""
+
+    def pack(self, model: Recommender, device: Device, trained: Params, gradient: Params) -> Message:
+        packed = super().pack(model, device, trained, gradient)
+        return {**packed, "user": trained["user"] / trained["user"].norm()}
+
+
+def test_packing_sees_one_device() -> None:
+    """A protocol that inherits from one whose packing needs no such care gets it all the same."""
+    fed = federation(phones(checkerboard()), FedMF(24, dim=4, user="exposed"), Normed(), chunk=7)
+    state, seen = uploads_of(fed)
+    own = held(fed, state)["user"]
+    for client, (exchange, place) in seen.items():
+        sent = one(exchange.received.values, place)["user"]
+        assert isinstance(sent, Tensor)
+        assert largest(sent, own[client] / own[client].norm()) < 1e-6
 
 
 @pytest.mark.parametrize("sampled", [0, 5])

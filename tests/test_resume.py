@@ -24,7 +24,7 @@ from veilrec.result import Result
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SAME = ("model.safetensors", "users.safetensors", "metrics.jsonl", "per_user.csv", "transcript.safetensors")
-SAME += ("recipe.toml", "world.safetensors", "ids.json")
+WORLD = ("recipe.toml", "world.safetensors", "ids.json")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ class Whole:
         assert ended == {"code": 0, "error": ""}
         self.hashes = hashes(folder / "whole")
         self.result = Result.load(folder / "whole")
+        assert 0 < self.result.selected < self.result.rounds  # or a lost selection would not show
         self.counts: dict[str, int] = json.loads((folder / "counts.json").read_text(encoding="utf-8"))
 
 
@@ -53,7 +54,7 @@ def whole(runner: Pool, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SAME}
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SAME + WORLD}
 
 
 def assert_same(out: Path, whole: Whole) -> None:
@@ -78,7 +79,7 @@ def kill(runner: Pool, order: Order, seconds: float) -> bool:
     ended = runner.wait()
     assert ended is not None
     assert ended["code"] in (-signal.SIGKILL, 0)  # it may have ended in between
-    return ended["code"] != 0
+    return bool(ended["code"])
 
 
 def killed_and_resumed(runner: Pool, whole: Whole, out: Path, trial: int) -> int:
@@ -138,12 +139,19 @@ def stopped(runner: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run killed in its seventh round, with checkpoints of rounds 5 and 6."""
     out = tmp_path_factory.mktemp("stopped") / "run"
     assert runner.run(Order(str(out), signals=[(signal.SIGKILL, "clients", 6 * 4 + 2, 1)]))["code"] == -9
-    assert [p.name for p in sorted(out.glob("checkpoint/round-*"))] == ["round-000005.json", "round-000006.json"]
+    assert [p.name for p in sorted(out.glob("checkpoint/round-*"))] == [
+        "round-000005.json",
+        "round-000006.json",
+    ]
     return out
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "lock"}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != "lock"
+    }
 
 
 @pytest.mark.parametrize("name", ["state-000006.safetensors", "round-000006.json"])
@@ -184,7 +192,7 @@ def test_metrics_that_were_changed_are_noticed(stopped: Path, tmp_path: Path) ->
     shutil.copytree(stopped, out)
     text = (out / "metrics.jsonl").read_text(encoding="utf-8")
     (out / "metrics.jsonl").write_text(text.replace('"round": 1', '"round": 9', 1), encoding="utf-8")
-    with pytest.raises(Corrupted, match="metrics.jsonl"):
+    with pytest.raises(Corrupted, match=r"metrics\.jsonl"):
         small().run(out, resume=True)
 
 
@@ -196,8 +204,12 @@ def test_lost_checkpoints_are_noticed(stopped: Path, tmp_path: Path) -> None:
         small().run(out, resume=True)
 
 
-@pytest.mark.parametrize("change", [{"seed": 6}, {"consent": 0.25}, {"data": checkerboard(22)}, {"split_seed": 1}])
-def test_another_recipe_or_other_data_is_refused(stopped: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"seed": 6}, {"consent": 0.25}, {"data": checkerboard(22)}, {"split_seed": 1}]
+)
+def test_another_recipe_or_other_data_is_refused(
+    stopped: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
     out = tmp_path / "run"
     shutil.copytree(stopped, out)
     before = contents(out)

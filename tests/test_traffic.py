@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -12,6 +13,7 @@ from tests.forking import Posting
 from tests.worlds import federation, phones, ragged, silos
 from veilrec import wire
 from veilrec.interactions import Interactions
+from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.params import Message
@@ -19,7 +21,7 @@ from veilrec.rounds import Federation
 from veilrec.traffic import Traffic
 from veilrec.uploads import Exchange
 
-MODELS = {
+MODELS: dict[str, Callable[..., Recommender]] = {
     "mf": partial(FedMF, dim=4, user="exposed"),
     "ncf": partial(FedNCF, dim=4, head=(8, 4)),
     "neumf": partial(FedNCF, dim=4, head=(8,), kind="neumf", tower_dim=3),
@@ -64,7 +66,11 @@ def test_rows_and_summary_add_up(checkerboard: Interactions) -> None:
     table = traffic.summary()
     assert table["messages"] == 3 * 12
     for way in ("up", "down"):
-        assert table[way]["total"] == sum(row[f"{way}_bytes"] for row in rows) == sum(table["by_kind"][way].values())
+        assert (
+            table[way]["total"]
+            == sum(row[f"{way}_bytes"] for row in rows)
+            == sum(table["by_kind"][way].values())
+        )
         assert table[way]["mean"] == table[way]["total"] / 36
         assert table[way]["mean"] <= table[way]["max"] <= table[way]["total"]
     assert int(traffic.up.sum()) == table["up"]["total"]
@@ -75,7 +81,9 @@ def test_rows_and_summary_add_up(checkerboard: Interactions) -> None:
 @pytest.mark.parametrize("n", [0, 3])
 def test_posts_are_messages_of_their_own(checkerboard: Interactions, n: int) -> None:
     clients = silos(checkerboard, n, consent=0.5) if n else phones(checkerboard, consent=0.5)
-    fed = federation(clients, FedMF(24, clients.n_seats, dim=4), defence=Posting(), rounds=2, evaluate_every=9)
+    fed = federation(
+        clients, FedMF(24, clients.n_seats, dim=4), defence=Posting(), rounds=2, evaluate_every=9
+    )
     traffic, rows = rounds(fed)
     consenting = clients.consents["gender"].sum(1)
     assert 0 < int(consenting.sum()) < 24
@@ -83,7 +91,9 @@ def test_posts_are_messages_of_their_own(checkerboard: Interactions, n: int) -> 
     everybody = len(wire.encode({"vector": torch.zeros(int(consenting.sum()), 4)}))
     kinds = traffic.summary()["by_kind"]
     assert kinds["up"]["posts"] == 2 * sum(own)
-    assert kinds["down"]["posts"] == len(clients) * everybody  # in the second round: before, nobody had posted
+    assert (
+        kinds["down"]["posts"] == len(clients) * everybody
+    )  # in the second round: before, nobody had posted
     assert rows[1]["down_bytes"] - rows[0]["down_bytes"] == len(clients) * everybody
 
 
@@ -95,7 +105,7 @@ def test_counters_survive(checkerboard: Interactions) -> None:
     for state, _ in fed.rounds(fed.start(), until=2, watch=watch):
         told.append(first.finish(state.posts))
     second.restore({name: value.clone() for name, value in first.state().items()}, state.posts)
-    for state, _ in fed.rounds(state, watch=[second]):
-        told.append(second.finish(state.posts))
+    for later, _ in fed.rounds(state, watch=[second]):
+        told.append(second.finish(later.posts))
     assert told == rows
     assert second.summary() == whole.summary()

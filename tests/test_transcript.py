@@ -39,9 +39,9 @@ def listen(fed: Federation, folder: Path, record: Record) -> tuple[Transcript, l
     """A transcript of a run, and the exchanges themselves."""
     seen: list[Exchange] = []
     notes = recorder(fed, folder, record)
-    for state, _ in fed.rounds(fed.start(), watch=[notes, seen.append]):
+    for _ in fed.rounds(fed.start(), watch=[notes, seen.append]):
         notes.finish()
-    notes.merge(folder / "transcript.safetensors", state.round)
+    notes.merge(folder / "transcript.safetensors", fed.plan.rounds)
     return Transcript.open(folder / "transcript.safetensors"), seen
 
 
@@ -55,7 +55,8 @@ def assert_equal(read: Exchange, lived: list[Exchange], names: set[str]) -> None
         if isinstance(value, Rows):
             assert triples(value) == [t for e in lived for t in triples(e.received.values[name])]
         else:
-            assert torch.equal(value, torch.cat([e.received.values[name] for e in lived]))
+            whole = [e.received.values[name] for e in lived]
+            assert torch.equal(value, torch.cat(whole))  # type: ignore[arg-type]
 
 
 def triples(upload: Any) -> list[tuple[list[int], list[list[float]]]]:
@@ -88,7 +89,7 @@ def test_a_round_in_pieces(tmp_path: Path) -> None:
 def test_without_a_choice_item_tables_are_left_out(tmp_path: Path) -> None:
     fed = small()
     seen, lived = listen(fed, tmp_path, Record())
-    names = {name for name in fed.protocol.schema(fed.model)} - {"examples", "item"}
+    names = set(fed.protocol.schema(fed.model)) - {"examples", "item"}
     assert "user" in names
     assert_equal(seen.exchange(4), lived[-3:], names)
     assert "item" not in seen.exchange(4).sent.all
@@ -108,7 +109,9 @@ def test_posts_are_seen(tmp_path: Path) -> None:
     owners = torch.cat([e.received.posts.owner for e in lived[-3:]])
     assert 0 < len(owners) < 8
     assert torch.equal(posts.owner, owners)
-    assert torch.equal(posts.values["vector"], torch.cat([e.received.posts.values["vector"] for e in lived[-3:]]))
+    assert torch.equal(
+        posts.values["vector"], torch.cat([e.received.posts.values["vector"] for e in lived[-3:]])
+    )
     silent, _ = listen(small(Posting()), tmp_path, Record(("user",)))
     assert not silent.exchange(4).received.posts.values
 
@@ -132,9 +135,9 @@ def test_only_the_last_rounds_are_kept_on_the_way(tmp_path: Path) -> None:
 def test_nothing_is_written_where_nothing_is_kept(tmp_path: Path) -> None:
     fed = small()
     notes = recorder(fed, tmp_path, Record(last=0))
-    for state, _ in fed.rounds(fed.start(), watch=[notes]):
+    for _ in fed.rounds(fed.start(), watch=[notes]):
         notes.finish()
-    assert notes.merge(tmp_path / "transcript.safetensors", state.round) is None
+    assert notes.merge(tmp_path / "transcript.safetensors", fed.plan.rounds) is None
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(BadInput, match=r"record\.last"):
         Transcript.open(tmp_path / "transcript.safetensors")
@@ -143,7 +146,9 @@ def test_nothing_is_written_where_nothing_is_kept(tmp_path: Path) -> None:
 def test_chunks_change_no_byte(tmp_path: Path) -> None:
     for chunk in (2, 8):
         (tmp_path / str(chunk)).mkdir()
-        listen(small(chunk=chunk, precision="float64", lr=0.0), tmp_path / str(chunk), Record(("item", "user")))
+        listen(
+            small(chunk=chunk, precision="float64", lr=0.0), tmp_path / str(chunk), Record(("item", "user"))
+        )
     files = [(tmp_path / str(chunk) / "transcript.safetensors").read_bytes() for chunk in (2, 8)]
     assert files[0] == files[1]
 

@@ -1,6 +1,6 @@
 """Runs the contract tests on code from outside.
 
-``VEILREC_TEST_PLUGINS=mine.py pytest -p tests.with_plugins -k MyDefence``; several files are separated as in PATH.
+``VEILREC_TEST_PLUGINS=mine.py pytest -p tests.with_plugins -k MyDefence``; separate files as in PATH.
 """
 
 from __future__ import annotations

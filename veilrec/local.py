@@ -95,13 +95,11 @@ class Trained:
 def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Trained:
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
     params, moving = _weights(task, portion, situation.sent, own), task.moving(helper=False)
-    alike = [
-        n for n in moving if n in situation.sent.all and n not in task.tables() and not task.held_still(n)
-    ]
+    alike = [n for n in situation.sent.all if n not in task.tables() and not task.held_still(n)]
     state = {**task.stepper.fresh({n: params[n] for n in moving})}
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.moving(helper=True)})
-    state |= {name: value for name, value in own.items() if name in state}
-    gradient = {n: torch.zeros_like(params[n]) for n in moving if task.held_still(n)}
+    state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
+    gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
     examples = torch.tensor(
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
@@ -128,7 +126,8 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
             keys = situation.keys.fold("after").fold(epoch)
             device = situation.device(portion, portion.known, keys, step)
             change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes()))
-            params = change({n: w.detach() for n, w in params.items()}, device)
+            changed = change({n: w.detach() for n, w in params.items()}, device)
+            params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in changed.items()}
     return Trained(params, gradient, state, loss)
 
 
@@ -216,6 +215,8 @@ def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> t
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
         losses = _losses(task, {**leaves, **rest}, device, situation.axes())
+        if not leaves:
+            return losses.detach(), {}
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: slope for n, slope in zip(leaves, slopes, strict=True) if slope is not None}
     return losses.detach(), named

@@ -51,6 +51,12 @@ class Protocol(ABC):
 
     packs_as_is: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        """A subclass with a `pack` of its own says for itself whether it only chooses and names."""
+        super().__init_subclass__()
+        if "pack" in vars(cls) and "packs_as_is" not in vars(cls):
+            cls.packs_as_is = False
+
     def still(self) -> bool:
         """True where devices only measure the gradient of SHARED parts; moving them is the server's part."""
         return False

@@ -65,7 +65,7 @@ class Federation:
         keys = Keys.seed(seed)
         clients = defence.prepare(clients, keys.fold("prepare"))
         model = defence.attach(model)
-        _refuse(clients, model, plan)
+        _refuse(clients, model, protocol, plan)
         here = Keys(keys.value.to(device))
         judge = evaluation or Evaluation()
         return cls(clients.to(device), model, protocol, defence, plan, here, judge, split_seed)
@@ -261,18 +261,22 @@ def _finite(loss: Tensor) -> None:
         raise BadInput("plan.lr", "the training loss is not finite", "lower the learning rate")
 
 
-def _refuse(clients: Clients, model: Recommender, plan: Plan) -> None:
+def _refuse(clients: Clients, model: Recommender, protocol: Protocol, plan: Plan) -> None:
     """Settings that cannot work together, found before any work is done."""
     for name, part in model.parts.items():
         if part.rows == "item" and part.scope is not Scope.SHARED:
             raise BadInput(
                 "model", f"item table {name!r} is {part.scope.value}", "item tables must be shared"
             )
+        if part.helper and part.scope is Scope.SHARED and protocol.still():
+            raise BadInput("protocol.sends", f"helper {name!r} is stepped by devices", 'set it to "weights"')
+        if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
+            raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
+    if not any(clients.sizes):
+        raise BadInput("data", "no user has an event left to train on", "give users at least three events")
     counts = clients.log.counts
-    if plan.negatives and int(counts.max() if len(counts) else 0) >= clients.log.n_items:
+    if plan.negatives and int(counts.max()) >= clients.log.n_items:
         who = clients.log.user_ids[int(counts.argmax())]
         raise BadInput(
             "plan.negatives", f"user {who} has touched every item", "drop that user or set it to 0"
         )
-    if not any(clients.sizes):
-        raise BadInput("data", "no user has an event left to train on", "give users at least three events")

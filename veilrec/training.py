@@ -135,7 +135,8 @@ class Training:
         if self.stop.asked:
             self.stop.relax()
             self._checkpoint(state)
-            raise Interrupted(f"stopped after round {state.round}; continue with --resume")
+            rest = "" if self.seconds is None else "; continue with --resume"
+            raise Interrupted(f"stopped after round {state.round}{rest}")
         if self._due():
             self._checkpoint(state)
 

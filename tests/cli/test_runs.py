@@ -309,3 +309,20 @@ def test_a_sweep_that_must_fail_writes_nothing(
     assert answer.code == 2
     assert answer.err.count("\n") == 1
     assert tree(place) == before
+
+
+def test_a_run_made_in_python_is_a_run_like_any_other(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from functools import partial
+
+    from veilrec.datasets.synthetic import synthetic
+    from veilrec.experiment import Experiment
+    from veilrec.models.fedmf import FedMF
+    from veilrec.plan import Plan
+
+    world = synthetic(users=30, items=40)
+    result = Experiment(world, partial(FedMF, dim=4), plan=Plan(rounds=2)).run(place / "py")
+    again = json.loads(call(capsys, "evaluate", "py", "--json").out)
+    assert again["test"] == result.utility.test
+    assert call(capsys, "recommend", "py", "--user", "u0001").code == 0

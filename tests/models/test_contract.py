@@ -79,6 +79,30 @@ def test_the_batched_loss_is_the_loss(scene: Scene) -> None:
     assert all(largest(slow[name], fast[name]) < 1e-12 for name in slow)
 
 
+def test_the_batched_loss_of_what_all_were_sent_alike(scene: Scene) -> None:
+    """Before the first step SHARED weights are one tensor behind a stack of views."""
+    if not overrides(scene.model, Recommender, "cohort_loss"):
+        pytest.skip("no batched form")
+    rows = scene.device.batch.rows.clamp(min=0)
+    alike = {
+        name: value[:1].expand_as(value)
+        for name, value in scene.params.items()
+        if name in scene.model.names(Scope.SHARED) and scene.model.parts[part_of(name)].rows is None
+    }
+    tables = {
+        name: scene.device.sent[name].index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
+        for name, value in scene.params.items()
+        if scene.model.parts[part_of(name)].rows == "item"
+    }
+    twin = replace(scene, params={**scene.params, **alike, **tables})
+    assert (
+        largest(twin.mapped(lambda m, d: m.loss(d)), twin.model.cohort_loss(twin.params, twin.device)) < 1e-12
+    )
+    slow = twin.slopes(lambda params: twin.mapped(lambda m, d: m.loss(d), params))
+    fast = twin.slopes(lambda params: twin.model.cohort_loss(params, twin.device))
+    assert all(largest(slow[name], fast[name]) < 1e-12 for name in slow)
+
+
 def test_the_loss_of_one_device_is_its_own(scene: Scene) -> None:
     """One device alone, without vmap, computes what it computes among the others."""
     losses = scene.mapped(lambda m, d: m.loss(d))
@@ -220,6 +244,27 @@ def test_a_defence_may_change_the_scoring_vector(case: Case, checkerboard: Inter
         scored.append(fed.evaluate(states[-1]))
     assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server)
     assert all(largest(scored[0].values[m], scored[1].values[m]) < 1e-9 for m in scored[0].values)
+
+
+@pytest.mark.parametrize("seated", [1, 4])
+def test_the_batched_form_trains_like_the_slow_one(
+    case: Case, seated: int, checkerboard: Interactions
+) -> None:
+    """Over several steps, epochs and rounds, whichever part moves; no bias starts on a ReLU's edge."""
+    clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)
+    slow = {name: getattr(Recommender, name) for name in ("cohort_loss", "cohort_scores")}
+
+    def initial(self: Recommender, name: str, keys: Keys) -> Tensor:
+        return 0.3 * keys.normal(*self.get_parameter(name).shape)
+
+    for trains in (None, *({name} for name in case.build(24, 1).parts)):
+        states = []
+        for methods in ({}, slow):
+            model = case.build(24, clients.n_seats)
+            model.__class__ = type("Twin", (type(model),), {**methods, "initial": initial})
+            fed = federation(clients, model, lr=0.5, batch=4, epochs=2, precision="float64")
+            states.append(run(fed, 2, trains=trains))
+        assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server), trains
 
 
 def test_the_floor_is_the_counts() -> None:

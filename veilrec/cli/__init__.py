@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -50,6 +51,9 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; whatever happens becomes an exit code and, where something is wrong, one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a title may have letters that the terminal lacks
     try:
         code = _invoke(arguments)
         sys.stdout.flush()
@@ -61,14 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         return PIPE_CLOSED
-    except OSError as error:
-        if error.filename is None:
-            raise
-        return _say(
-            f"{error.filename}: {error.strerror}; check the path, its permissions and the space left",
-            BAD_INPUT,
-        )
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            fix = "check the path, its permissions and the space left"
+            return _say(f"{error.filename}: {error.strerror}; {fix}", BAD_INPUT)
         traceback.print_exc()
         return _say("this is a bug of veilrec; please report it with the lines above", BUG)
 

@@ -36,25 +36,27 @@ class Lines(Silence):
 
     def __init__(self, select: str, title: str = "") -> None:
         self.select, self.title = select, f"{title}: " if title else ""
-        self.first: tuple[float, int] | None = None
-        self.last = time.monotonic()
+        self.first: tuple[float, int] | None = None  # when the first round was told of, and which
+        self.last = self.heard = time.monotonic()  # of the last line, and of the last round
+        self.rounds = 0
 
     def begin(self, title: str) -> None:
         """Lines begin with the title."""
-        self.title, self.first = f"{title}: ", None
+        self.title, self.first, self.rounds = f"{title}: ", None, 0
 
     def __call__(self, phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
         """A line if there is something to say."""
         now = time.monotonic()
-        if self.first is None and phase == "rounds":
-            self.first = (now, done)
-        if (row is not None and self.select in row) or now - self.last > SILENT or (row and done == total):
-            self._say(
-                f"{phase} {done}/{total}{_measured(row, self.select)}{self._left(now, done, total, phase)}"
-            )
+        if phase == "rounds":
+            self.rounds, self.heard = done, now
+            self.first = self.first or (now, done)
+            if now - self.last > SILENT or done == total or (row is not None and self.select in row):
+                self._say(f"rounds {done}/{total}{_measured(row, self.select)}{self._left(now, done, total)}")
+        elif phase == "clients" and now - max(self.last, self.heard) > SILENT:
+            self._say(f"round {self.rounds + 1}: {done}/{total} clients")
 
-    def _left(self, now: float, done: int, total: int, phase: str) -> str:
-        if phase != "rounds" or self.first is None or done in (self.first[1], total):
+    def _left(self, now: float, done: int, total: int) -> str:
+        if self.first is None or done in (self.first[1], total):
             return ""
         began, before = self.first
         return f", about {minutes((now - began) / (done - before) * (total - done))} left"

@@ -110,7 +110,9 @@ def evaluate(
     if as_json:
         print(json.dumps({"run": str(run), "selected": opened.run.result.selected, **utility}, indent=2))
         return
-    print_utility(opened.run.result.settings["model"]["name"], utility)
+    result = opened.run.result
+    print(f"{run}, round {result.selected} of {result.rounds}:")
+    print_utility(result.settings["model"]["name"], utility)
 
 
 def _lengths(text: str | None) -> tuple[int, ...] | None:

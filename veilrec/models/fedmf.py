@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, pick
+from veilrec.models.layers import LOSSES, check_widths, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedMF"]
@@ -39,6 +39,7 @@ class FedMF(Recommender):
         user: Literal["private", "exposed"] = "private",
     ) -> None:
         super().__init__()
+        check_widths(dim=dim)
         self.parts = {"user": Part(Scope(user), rows="user"), "item": Part(Scope.SHARED, rows="item")}
         self.dim = dim
         self.objective = LOSSES[objective]
@@ -57,7 +58,7 @@ class FedMF(Recommender):
         user = pick(params["user"], batch.user)  # [c, b, d]
         c, b, q = batch.negative.shape
         touched = (user * pick(params["item"], batch.item)).sum(-1)
-        negative = pick(params["item"], batch.negative.reshape(c, b * q)).reshape(c, b, q, -1)
+        negative = pick(params["item"], batch.negative.reshape(c, b * q)).unflatten(1, (b, q))
         untouched = (user[:, :, None] * negative).sum(-1)
         return self.objective(touched, untouched, batch.weight)
 

@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from veilrec.clients import Batch
-from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, perceptron, pick
+from veilrec.models.layers import LOSSES, Dense, check_widths, perceptron, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedNCF"]
@@ -54,10 +53,7 @@ class FedNCF(Recommender):
         sharing: Literal["shared", "private"] = "shared",
     ) -> None:
         super().__init__()
-        if not head:
-            raise BadInput(
-                "model.head", "FedNCF needs at least one hidden layer", "try [64, 32]; or use FedMF"
-            )
+        check_widths(dim=dim, tower_dim=tower_dim or dim, head=min(head, default=0))
         self.dim, self.objective, self.neumf = dim, LOSSES[objective], kind == "neumf"
         self.users, self.items = ("mlp_user", "mlp_item") if self.neumf else ("user", "item")
         width = (tower_dim or dim) if self.neumf else dim

@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["LOSSES", "Dense", "bce", "bpr", "perceptron", "pick"]
+from veilrec.errors import BadInput
+
+__all__: list[str] = []  # no entry of the catalogue
 
 
 class Dense(nn.Module):
@@ -72,6 +74,13 @@ def perceptron(
     return _Perceptron.apply(x, ready, first, out, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
 
 
+def check_widths(**widths: int) -> None:
+    """Refuse vectors of no width, by the name of the option."""
+    for name, width in widths.items():
+        if width < 1:
+            raise BadInput(f"model.{name}", f"{width} is no width", "give a whole number from 1 upwards")
+
+
 def pick(table: Tensor, index: Tensor) -> Tensor:
     """Rows of a cohort's tables: ``[c, l, d]`` and ``[c, n]`` to ``[c, n, d]``.
 
@@ -88,7 +97,8 @@ def bce(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:
 
 def bpr(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:
     """Bayesian personalised ranking, the mean over pairs: ``[…, b]``, ``[…, b, q]`` to ``[…]``."""
-    return _mean(F.softplus(untouched - touched[..., None]).mean(-1), weight)
+    pairs = max(1, untouched.shape[-1])
+    return _mean(F.softplus(untouched - touched[..., None]).sum(-1) / pairs, weight)
 
 
 def _mean(each: Tensor, weight: Tensor) -> Tensor:
