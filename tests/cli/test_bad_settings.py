@@ -104,7 +104,7 @@ RECIPES = {
         'a.toml:2: model.scopes.user: "secret" is not allowed; ',
     ),
     "a private item table": ('[model.scopes]\nitem = "private"\n', [], "a.toml:1: model: item table"),
-    "a model that cannot be built": ("[model]\ndim = -1\n", [], "a.toml:1: model: cannot be built: "),
+    "a model without width": ("[model]\ndim = -1\n", [], "a.toml:2: model.dim: -1 is no width"),
     "a head without layers": ('[model]\nname = "FedNCF"\nhead = []\n', [], "a.toml:3: model.head: "),
     "gradients for nobody": (
         '[protocol]\nsends = "gradients"\n',
