@@ -152,13 +152,6 @@ def test_per_user_metrics(finished: tuple[Experiment, Path, Result]) -> None:
         assert sum(float(row[name]) for row in rows) / 24 == pytest.approx(mean, abs=1e-12)
 
 
-def test_users_are_found_by_their_ids(finished: tuple[Experiment, Path, Result]) -> None:
-    loaded = load_run(finished[1])
-    assert loaded.index_of("Zoë") == 6
-    with pytest.raises(BadInput, match="nobody"):
-        loaded.index_of("Zoe")
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "users.safetensors", "world.safetensors", "ids.json"])
 def test_damaged_files_are_noticed(tmp_path: Path, name: str) -> None:
     run, out = small(1), tmp_path / "run"

@@ -84,7 +84,10 @@ def evaluate(
     if not len(someone):
         raise BadInput("data", f"no user has a {which} item", "give users at least three events")
 
-    def judge(cohort: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # Written in place: small tensors that outlive a block would pin the memory of its large ones.
+    found = held.new_full((2, clients.log.n_users), -1)
+
+    def judge(cohort: Tensor) -> None:
         target = held[cohort].reshape(-1)  # [u] with u = c · seats
         tested = (target >= 0).nonzero().squeeze(1)
         if pool is None:
@@ -96,14 +99,13 @@ def evaluate(
             scores = _finite(score(cohort, items)).flatten(0, 1)
             greater = (scores[:, 1:] > scores[:, :1]).sum(1)
             tied = (scores[:, 1:] == scores[:, :1]).sum(1)
-        return clients.seats[cohort].reshape(-1)[tested], greater[tested], tied[tested]
+        found[:, clients.seats[cohort].reshape(-1)[tested]] = torch.stack([greater[tested], tied[tested]])
 
-    blocks = someone.split(max(1, evaluation.block // clients.n_seats))
-    user, greater, tied = (
-        torch.cat(column).cpu() for column in zip(*workers.map(judge, blocks), strict=True)
-    )
-    order = user.argsort()
-    return Scored(user[order], ranking(greater[order], tied[order], evaluation.metrics, evaluation.ks))
+    for _ in workers.map(judge, someone.split(max(1, evaluation.block // clients.n_seats))):
+        pass
+    user = (found[0] >= 0).nonzero().squeeze(1).cpu()
+    greater, tied = found.cpu()[:, user]
+    return Scored(user, ranking(greater, tied, evaluation.metrics, evaluation.ks))
 
 
 def _among_all(

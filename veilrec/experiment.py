@@ -207,4 +207,4 @@ def _check_federation(federation: Federation, record: Record) -> None:
     record.chosen(federation.protocol.schema(federation.model, federation.plan.dtype))
     if not bool((federation.clients.test >= 0).any()):
         raise BadInput("data", "no user has a test item", "give users at least two events")
-    _ = federation._candidates  # drawn once, and refused where a user has too few untouched items
+    _ = federation.candidates  # drawn once, and refused where a user has too few untouched items

@@ -18,7 +18,7 @@ from veilrec.tensors import raw
 
 __all__ = ["data_fingerprint", "describe", "fingerprint", "toml"]
 
-IDLE = {("plan", "workers"), ("data", "path")}  # settings that change no bit of a result
+IDLE = {("plan", "workers"), ("data", "path"), ("plugin", "path")}  # settings that change no bit of a result
 
 
 def describe(thing: Any, *, named: bool = True) -> Any:
@@ -44,16 +44,17 @@ def describe(thing: Any, *, named: bool = True) -> Any:
 
 def fingerprint(settings: Mapping[str, Any], model: Recommender, data: Interactions) -> str:
     """A hash of all that decides the bits of a result."""
-    told = {
-        section: {k: v for k, v in value.items() if (section, k) not in IDLE}
-        if isinstance(value, Mapping)
-        else value
-        for section, value in settings.items()
-    }
+    told = {section: _without_idle(section, value) for section, value in settings.items()}
     parts = {name: [part.scope.value, part.rows, part.helper] for name, part in model.parts.items()}
     shapes = {name: list(weight.shape) for name, weight in model.named_parameters()}
     whole = json.dumps([told, parts, shapes, data_fingerprint(data)], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _without_idle(section: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: entry for name, entry in value.items() if (section, name) not in IDLE}
+    return [_without_idle(section, entry) for entry in value] if isinstance(value, list) else value
 
 
 def toml(settings: Mapping[str, Any]) -> str:

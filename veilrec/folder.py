@@ -149,15 +149,6 @@ class Run:
             _verify(self.path / name, self.result)
         return _state_of(self.path, self.result.selected, federation.start())
 
-    def index_of(self, user: str) -> int:
-        """The number of a user by the original id."""
-        try:
-            return list(self.data.user_ids).index(user)
-        except ValueError as cause:
-            raise BadInput(
-                "--user", f'nobody is called "{user}"', "use an id as it stands in the data"
-            ) from cause
-
 
 def load_run(path: Path, data: Interactions | None = None) -> Run:
     """A finished run; `data` is asked for where it was left out of the directory.

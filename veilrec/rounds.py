@@ -115,7 +115,7 @@ class Federation:
                 state = self.protocol.finish(state, partial, self.keys.fold("finish").fold(state.round))
                 state = replace(state, posts=posts)
                 row["loss"] /= row["clients"]
-                if self._validates and (state.round % self.plan.evaluate_every == 0 or state.round == last):
+                if self.validates and (state.round % self.plan.evaluate_every == 0 or state.round == last):
                     row |= self.evaluate(state, "validation", pool).means()
                 rows.append(row)
                 yield state, row
@@ -147,7 +147,7 @@ class Federation:
             with workers(self.plan.workers) as fresh:
                 return self.evaluate(state, which, fresh)
         score = scorer(self.model, self.protocol, state, self.clients, self.plan.dtype, pool)
-        return evaluate(self.evaluation, self.clients, which, score, self._candidates, pool)
+        return evaluate(self.evaluation, self.clients, which, score, self.candidates, pool)
 
     def respond(self, sent: Sent, state: State, own: Params, chunk: Tensor, task: local.Task) -> Done:
         """What devices do in a round: draw examples, train, upload; nothing here knows other devices."""
@@ -224,7 +224,7 @@ class Federation:
         return torch.tensor(able, device=self.keys.value.device)
 
     @cached_property
-    def _validates(self) -> bool:
+    def validates(self) -> bool:
         return bool((self.clients.validation >= 0).any())
 
     @cached_property
@@ -232,7 +232,7 @@ class Federation:
         return self.protocol.schema(self.model, self.plan.dtype)
 
     @cached_property
-    def _candidates(self) -> Tensor | None:
+    def candidates(self) -> Tensor | None:
         n = self.evaluation.candidates
         return candidates(self.clients, n, self.split_seed).to(self.keys.value.device) if n else None
 

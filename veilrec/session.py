@@ -104,12 +104,12 @@ class Session:
         fed, test = self.federation, scored.means()
         with workers(fed.plan.workers) as pool:
             judged = evaluate(
-                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed._candidates, pool
+                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.candidates, pool
             )
         floor, select = judged.means(), fed.evaluation.select
         row = training.rows[state.round - 1]
         validation = {name: row[name] for name in test if name in row}
-        if not validation and fed._validates:
+        if not validation and fed.validates:
             validation = fed.evaluate(state, "validation").means()
         collapsed = test[select] < floor[select]
         return Utility(

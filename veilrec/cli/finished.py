@@ -60,7 +60,7 @@ def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | N
     with workers(federation.plan.workers) as pool:
         scored = federation.evaluate(opened.state, "test", pool)
         score = popularity(federation.clients)
-        floor = evaluate(after, federation.clients, "test", score, federation._candidates, pool).means()
+        floor = evaluate(after, federation.clients, "test", score, federation.candidates, pool).means()
     test = scored.means()
     return {
         "test": test,
