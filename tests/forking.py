@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.worlds import checkerboard
-from veilrec import disk, experiment, interrupt
+from veilrec import disk, experiment
 from veilrec.defence import Defence
 from veilrec.errors import VeilrecError
 from veilrec.experiment import Experiment
@@ -33,6 +33,7 @@ from veilrec.models.fedncf import FedNCF
 from veilrec.params import Params
 from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
+from veilrec.runs import interrupt
 from veilrec.transcript import Record
 
 ROOT = Path(__file__).parents[1]

@@ -12,11 +12,11 @@ import torch
 
 from tests.forking import small
 from tests.worlds import digest
-from veilrec.checkpoint import Checkpoints, Damaged, Saved
 from veilrec.errors import BadInput, Corrupted
 from veilrec.keys import Keys
 from veilrec.protocol import State
-from veilrec.selection import Selection
+from veilrec.runs.checkpoint import Checkpoints, Damaged, Saved
+from veilrec.runs.selection import Selection
 from veilrec.tensors import read, write
 
 
@@ -133,7 +133,7 @@ def test_another_run_is_refused(kept: Path) -> None:
 def test_a_file_elsewhere_is_never_read(kept: Path, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     shutil.copytree(kept, folder)
-    from veilrec.checkpoint import _checksum
+    from veilrec.runs.checkpoint import _checksum
 
     for path in folder.glob("round-*.json"):
         body = json.loads(path.read_text(encoding="utf-8"))
@@ -147,7 +147,7 @@ def test_a_file_elsewhere_is_never_read(kept: Path, tmp_path: Path) -> None:
 def test_a_newer_version_is_refused(kept: Path, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     shutil.copytree(kept, folder)
-    from veilrec.checkpoint import _checksum
+    from veilrec.runs.checkpoint import _checksum
 
     path = folder / "round-000003.json"
     body = {**json.loads(path.read_text(encoding="utf-8")), "version": 99}

@@ -21,13 +21,13 @@ from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
 from veilrec.evaluation import Evaluation
 from veilrec.experiment import Experiment
-from veilrec.fingerprint import toml
 from veilrec.interactions import Interactions
 from veilrec.models.fedmf import FedMF
 from veilrec.models.popularity import Popularity
 from veilrec.plan import Plan
 from veilrec.protocol import State
 from veilrec.result import Result
+from veilrec.runs.fingerprint import toml
 from veilrec.transcript import Record
 
 

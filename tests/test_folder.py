@@ -20,13 +20,13 @@ from tests.worlds import checkerboard, digest
 from veilrec.disk import atomic, read_json, write_json
 from veilrec.errors import BadInput, Corrupted
 from veilrec.experiment import Experiment
-from veilrec.folder import claim, load_run
 from veilrec.interactions import Interactions
-from veilrec.lock import locked
 from veilrec.models.fedmf import FedMF
 from veilrec.plan import Plan
 from veilrec.result import Result
-from veilrec.world import load_world, save_world
+from veilrec.runs.folder import claim, load_run
+from veilrec.runs.lock import locked
+from veilrec.runs.world import load_world, save_world
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SECRET = {"users.safetensors", "world.safetensors", "ids.json", "per_user.csv", "transcript.safetensors"}
@@ -268,7 +268,7 @@ def test_json_that_is_no_object(tmp_path: Path) -> None:
 def test_states_agree_with_the_last_checkpoint(finished: tuple[Experiment, Path, Result]) -> None:
     """What is selected lies in the checkpoint too, until somebody removes it."""
     run, out, result = finished
-    from veilrec.checkpoint import Checkpoints
+    from veilrec.runs.checkpoint import Checkpoints
 
     fed = run.federation()
     saved, _ = Checkpoints(out / "checkpoint", result.fingerprint).load(result.selected, fed.start())

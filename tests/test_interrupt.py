@@ -14,8 +14,8 @@ import pytest
 from tests.forking import Order, Pool, pool, small
 from tests.test_resume import hashes
 from veilrec.errors import Interrupted
-from veilrec.interrupt import stoppable
 from veilrec.result import Result
+from veilrec.runs.interrupt import stoppable
 
 CHUNKS = 4  # of a round of `small`: twelve clients, three at a time
 

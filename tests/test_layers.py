@@ -16,30 +16,19 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [  # each may import only from the rows above it
     {"errors"},
-    {"disk", "keys", "params", "selection"},
-    {"interactions", "lock", "metrics", "steps", "store", "tensors"},
+    {"disk", "keys", "params"},
+    {"interactions", "metrics", "steps", "store", "tensors"},
     {"clients"},
     {"model", "plan", "portion"},
     {"uploads", "wire", "workers"},
-    {"clock", "protocol", "traffic", "transcript"},
+    {"protocol", "traffic", "transcript"},
     {"attack", "defence"},
     {"attacks", "datasets", "defences", "models", "protocols"},
     {"evaluation", "local"},
     {"rounds"},
-    {
-        "checkpoint",
-        "fingerprint",
-        "interrupt",
-        "journal",
-        "recorder",
-        "result",
-        "summary",
-        "world",
-    },  # of a run
-    {"plugins", "settings"},
+    {"plugins", "result", "settings"},
     {"catalogue"},
-    {"folder", "training"},
-    {"session"},
+    {"runs"},
     {"experiment"},
     {"cells", "recipe"},
     {"node"},
@@ -65,7 +54,7 @@ BLIND = {  # beyond the order of the rows: what a module must not know, although
 
 LINE = {name for level in LAYERS[: LEVEL["rounds"] + 1] for name in level} - {"datasets", "errors"}
 STORED = {"tensors", "transcript", "wire"}  # where the line meets bytes
-EDGES = {"checkpoint", "cli", "datasets", "experiment", "folder", "recipe", "report", "result"}
+EDGES = {"cli", "datasets", "experiment", "recipe", "report", "result", "runs"}
 FENCES = {  # where a package may be imported: a module or folder of ours, or one file
     "torch": set(LEVEL) - {"errors", "report"},
     "numpy": set(LEVEL) - {"errors"},

@@ -17,10 +17,10 @@ import pytest
 
 from tests.forking import Order, Pool, pool, small
 from tests.worlds import checkerboard
-from veilrec.checkpoint import Damaged
 from veilrec.errors import BadInput, Corrupted
 from veilrec.keys import Keys
 from veilrec.result import Result
+from veilrec.runs.checkpoint import Damaged
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SAME = ("model.safetensors", "users.safetensors", "metrics.jsonl", "per_user.csv", "transcript.safetensors")

@@ -18,8 +18,8 @@ from veilrec.interactions import Interactions
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.params import Rows
-from veilrec.recorder import Recorder
 from veilrec.rounds import Federation
+from veilrec.runs.recorder import Recorder
 from veilrec.transcript import Record, Transcript
 from veilrec.uploads import Exchange
 

@@ -11,16 +11,13 @@ from typing import Protocol as Shape
 
 import torch
 
-from veilrec import folder
 from veilrec.attack import Attack, Threat
 from veilrec.clients import Clients
 from veilrec.defence import Chain, Defence
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput, nearest
 from veilrec.evaluation import Evaluation
-from veilrec.fingerprint import describe, fingerprint, toml
 from veilrec.interactions import Interactions
-from veilrec.interrupt import stoppable
 from veilrec.keys import Keys
 from veilrec.model import Recommender
 from veilrec.plan import Plan
@@ -28,10 +25,14 @@ from veilrec.protocol import Protocol
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
-from veilrec.session import Session
-from veilrec.training import Progress
+from veilrec.runs import folder
+from veilrec.runs.fingerprint import describe, fingerprint, toml
+from veilrec.runs.inference import inference
+from veilrec.runs.interrupt import stoppable
+from veilrec.runs.session import Session
+from veilrec.runs.training import Progress
+from veilrec.runs.world import IDS, save_world
 from veilrec.transcript import Record
-from veilrec.world import IDS, save_world
 
 __all__ = ["Experiment", "Written"]
 
@@ -89,6 +90,7 @@ class Experiment:
         """
         _check_device(self.device)
         self._check_consent()
+        self._check_threat()
         split, keys = self.data.leave_one_out(), Keys.seed(self.split_seed)
         if self.silos:
             clients = Clients.silos(split, self.silos, consent=self.consent, keys=keys)
@@ -167,8 +169,26 @@ class Experiment:
                 folder.write_recipe(place, toml(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
                     save_world(place, self.data)
-            session = Session(federation, self.data, self.record, place, out is not None, progress or _silent)
+            session = Session(
+                federation, self.data, self.record, place, out is not None, progress or _silent, self._infer
+            )
             return session.run(stop, checkpoint_seconds, mark, settings)
+
+    def _infer(self, transcript: Path) -> dict[str, Any]:
+        if not self.attacks or self.threat is None:
+            return {}
+        return inference(self.attacks, self.threat, transcript, self.data, self.seed)
+
+    def _check_threat(self) -> None:
+        if not self.attacks:
+            return
+        if self.threat is None or self.threat.attribute not in self.data.attributes:
+            wanted = "" if self.threat is None else self.threat.attribute
+            raise BadInput(
+                "threat.attribute", f'no attribute "{wanted}"', nearest(wanted, self.data.attributes)
+            )
+        if not self.record.last:
+            raise BadInput("record.last", "attacks read what was recorded", "set it to 1 or more")
 
     def _check_consent(self) -> None:
         for name in self.consent if isinstance(self.consent, Mapping) else ():

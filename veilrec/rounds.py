@@ -225,6 +225,7 @@ class Federation:
 
     @cached_property
     def validates(self) -> bool:
+        """Whether anybody has a validation item."""
         return bool((self.clients.validation >= 0).any())
 
     @cached_property
@@ -233,6 +234,7 @@ class Federation:
 
     @cached_property
     def candidates(self) -> Tensor | None:
+        """``[users, n]`` the items that everybody's held-out one is ranked among; None for all of them."""
         n = self.evaluation.candidates
         return candidates(self.clients, n, self.split_seed).to(self.keys.value.device) if n else None
 

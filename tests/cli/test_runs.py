@@ -150,7 +150,7 @@ def listed(answer: Answer) -> list[dict[str, Any]]:
 
 
 def test_recommend_shows_what_was_not_touched(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from veilrec.folder import load_run
+    from veilrec.runs.folder import load_run
 
     log = load_run(made).data
     touched = {log.item_ids[item] for item in log.item[log.user == 6].tolist()}

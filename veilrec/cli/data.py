@@ -173,8 +173,8 @@ def _sources(
     """The files to read: those of an atomic dataset together, else the ones named."""
     import dataclasses
 
-    from veilrec.datasets.archives import read
     from veilrec.datasets.delimited import file_sources
+    from veilrec.datasets.reading.archives import read
     from veilrec.datasets.recbole import atomic_sources, is_atomic
 
     if not is_atomic(file):

@@ -95,7 +95,7 @@ def _make_room(out: Path, runs: list[str]) -> None:
             raise BadInput(
                 out, f"holds {(others or there)[0]}, which no demo left there", "choose another --out"
             )
-        from veilrec.lock import held_by
+        from veilrec.runs.lock import held_by
 
         for name in earlier.intersection(there):
             if holder := held_by(out / name):

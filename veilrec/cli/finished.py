@@ -12,14 +12,14 @@ import torch
 
 from veilrec.errors import BadInput
 from veilrec.evaluation import Evaluation, evaluate, popularity, scorer
-from veilrec.folder import RECIPE, Run, load_run
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.recipe import Recipe
 from veilrec.result import Result
 from veilrec.rounds import Federation
+from veilrec.runs.folder import RECIPE, Run, load_run
+from veilrec.runs.world import WORLD
 from veilrec.workers import workers
-from veilrec.world import WORLD
 
 __all__ = ["Opened", "judge", "recommend", "reopen"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from veilrec.datasets.archives import read
+from veilrec.datasets.reading.archives import read
 from veilrec.errors import BadInput, Corrupted
 
 __all__: list[str] = []

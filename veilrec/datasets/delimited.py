@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veilrec.datasets.archives import Archive, Source, is_zip, read
-from veilrec.datasets.assemble import Log, Titles, assemble, sound_ids, titles_of
-from veilrec.datasets.columns import WORDS, column, guess, roles
-from veilrec.datasets.layout import Layout, is_number, plain, understand
-from veilrec.datasets.people import People, chosen, guessed, people_of
-from veilrec.datasets.table import Kind, Table, read_table, sample
-from veilrec.datasets.text import clean
-from veilrec.datasets.times import times_of
+from veilrec.datasets.reading.archives import Archive, Source, is_zip, read
+from veilrec.datasets.reading.assemble import Log, Titles, assemble, sound_ids, titles_of
+from veilrec.datasets.reading.columns import WORDS, column, guess, roles
+from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
+from veilrec.datasets.reading.people import People, chosen, guessed, people_of
+from veilrec.datasets.reading.table import Kind, Table, read_table, sample
+from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.times import times_of
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec.datasets.times import unit_of
+from veilrec.datasets.reading.times import unit_of
 from veilrec.interactions import Interactions
 
 __all__: list[str] = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from veilrec.datasets.archives import files
 from veilrec.datasets.movielens import GENDERS, File, Release, load
-from veilrec.datasets.people import Attribute, binned, declared
-from veilrec.datasets.table import Table
+from veilrec.datasets.reading.archives import files
+from veilrec.datasets.reading.people import Attribute, binned, declared
+from veilrec.datasets.reading.table import Table
 from veilrec.interactions import Interactions
 
 __all__ = ["ml_100k"]

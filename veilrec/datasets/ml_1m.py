@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from veilrec.datasets.archives import files
 from veilrec.datasets.movielens import GENDERS, File, Release, load
-from veilrec.datasets.people import Attribute, declared
-from veilrec.datasets.table import Table
+from veilrec.datasets.reading.archives import files
+from veilrec.datasets.reading.people import Attribute, declared
+from veilrec.datasets.reading.table import Table
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 

@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
-from veilrec.datasets.archives import Files
-from veilrec.datasets.assemble import Log, assemble, sound_ids, titles_of
-from veilrec.datasets.layout import understand
-from veilrec.datasets.people import Attribute, people_of
-from veilrec.datasets.table import Kind, Table, read_table
-from veilrec.datasets.text import clean
-from veilrec.datasets.times import times_of
+from veilrec.datasets.reading.archives import Files
+from veilrec.datasets.reading.assemble import Log, assemble, sound_ids, titles_of
+from veilrec.datasets.reading.layout import understand
+from veilrec.datasets.reading.people import Attribute, people_of
+from veilrec.datasets.reading.table import Kind, Table, read_table
+from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.times import times_of
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilrec.datasets.card import CARD
-from veilrec.datasets.layout import plain
+from veilrec.datasets.reading.layout import plain
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

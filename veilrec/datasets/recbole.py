@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from veilrec.datasets.archives import Archive, Files, Folder, is_zip
-from veilrec.datasets.columns import ALIASES
 from veilrec.datasets.delimited import Options, Sources, from_reading, understood
-from veilrec.datasets.layout import plain
+from veilrec.datasets.reading.archives import Archive, Files, Folder, is_zip
+from veilrec.datasets.reading.columns import ALIASES
+from veilrec.datasets.reading.layout import plain
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 

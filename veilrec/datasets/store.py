@@ -20,8 +20,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from veilrec.datasets.archives import read
 from veilrec.datasets.card import AGAIN, CARD, FORMAT, VERSION, checksum, read_card
+from veilrec.datasets.reading.archives import read
 from veilrec.errors import BadInput, Corrupted
 from veilrec.interactions import Interactions
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.layout import is_number
-from veilrec.datasets.table import Table
+from veilrec.datasets.reading.layout import is_number
+from veilrec.datasets.reading.table import Table
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

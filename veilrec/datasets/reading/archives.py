@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from veilrec.datasets.zips import FREE, LIMIT, RATIO, opened
+from veilrec.datasets.reading.zips import FREE, LIMIT, RATIO, opened
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from veilrec.datasets.layout import Layout, is_number, plain
+from veilrec.datasets.reading.layout import Layout, is_number, plain
 from veilrec.errors import BadInput, nearest
 
 __all__: list[str] = []

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from veilrec.datasets.archives import Source
+from veilrec.datasets.reading.archives import Source
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

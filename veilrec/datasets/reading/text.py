@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.archives import Source, kind_of
+from veilrec.datasets.reading.archives import Source, kind_of
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

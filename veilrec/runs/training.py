@@ -10,17 +10,17 @@ from typing import Any
 
 import torch
 
-from veilrec.checkpoint import Checkpoints, Saved
-from veilrec.clock import Clock
 from veilrec.disk import Digest
 from veilrec.errors import Corrupted, Interrupted
-from veilrec.interrupt import GRACE, Stop
-from veilrec.journal import EMPTY, Journal
 from veilrec.params import Params
 from veilrec.protocol import State
-from veilrec.recorder import Recorder
 from veilrec.rounds import Federation
-from veilrec.selection import Selection
+from veilrec.runs.checkpoint import Checkpoints, Saved
+from veilrec.runs.clock import Clock
+from veilrec.runs.interrupt import GRACE, Stop
+from veilrec.runs.journal import EMPTY, Journal
+from veilrec.runs.recorder import Recorder
+from veilrec.runs.selection import Selection
 from veilrec.traffic import Traffic
 from veilrec.uploads import Exchange
 

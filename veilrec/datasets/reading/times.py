@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.table import Table
+from veilrec.datasets.reading.table import Table
 
 __all__: list[str] = []
 

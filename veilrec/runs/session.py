@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilrec import folder
-from veilrec.checkpoint import Checkpoints
-from veilrec.clock import total
 from veilrec.disk import digest
 from veilrec.evaluation import Scored, evaluate, popularity
-from veilrec.fingerprint import data_fingerprint
 from veilrec.interactions import Interactions
-from veilrec.interrupt import Stop
-from veilrec.journal import Journal
 from veilrec.protocol import State
-from veilrec.recorder import Recorder
 from veilrec.result import Result, Utility
 from veilrec.rounds import Federation
-from veilrec.summary import environment, summary
-from veilrec.training import Progress, Training
+from veilrec.runs import folder
+from veilrec.runs.checkpoint import Checkpoints
+from veilrec.runs.clock import total
+from veilrec.runs.fingerprint import data_fingerprint
+from veilrec.runs.interrupt import Stop
+from veilrec.runs.journal import Journal
+from veilrec.runs.recorder import Recorder
+from veilrec.runs.summary import environment, summary
+from veilrec.runs.training import Progress, Training
+from veilrec.runs.world import IDS, WORLD
 from veilrec.transcript import Record
 from veilrec.workers import workers
-from veilrec.world import IDS, WORLD
 
 __all__ = ["Session"]
 
@@ -40,6 +40,7 @@ class Session:
         place: The directory.
         keeps: Whether it stays when the run is over.
         progress: Is told how far it is.
+        infer: Attacks the transcript at a path.
     """
 
     federation: Federation
@@ -48,6 +49,7 @@ class Session:
     place: Path
     keeps: bool
     progress: Progress
+    infer: Callable[[Path], dict[str, Any]]
 
     def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
         """Train to the end, then judge and write."""
@@ -56,11 +58,14 @@ class Session:
         rounds, trained = last.round, time.perf_counter()
         self.progress("test", 0, 1, None)
         state = training.selected(last)
+        if self.federation.defence.acts("unlearn"):
+            state = self.federation.defence.unlearn(state, self.federation)
         scored = self.federation.evaluate(state, "test")
         utility = self._utility(state, scored, training)
         tested = time.perf_counter()
         self.progress("write", 0, 1, None)
         files = self._write(state, scored, training.recorder, rounds)
+        attacks = self.infer(self.place / folder.TRANSCRIPT)
         more = {
             "checkpoint": training.clock.owed,
             "test": tested - trained,
@@ -78,6 +83,7 @@ class Session:
             settings=settings,
             fingerprint=mark,
             data_fingerprint=data_fingerprint(self.data),
+            attacks=attacks,
             files=files,
         )
         if self.keeps:

@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from veilrec.datasets.people import UNKNOWN, People
-from veilrec.datasets.table import Table, Tokens
+from veilrec.datasets.reading.people import UNKNOWN, People
+from veilrec.datasets.reading.table import Table, Tokens
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 

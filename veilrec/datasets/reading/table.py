@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.archives import Source
-from veilrec.datasets.layout import Layout, is_number, rows
-from veilrec.datasets.text import line_at, line_ends
+from veilrec.datasets.reading.archives import Source
+from veilrec.datasets.reading.layout import Layout, is_number, rows
+from veilrec.datasets.reading.text import line_at, line_ends
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import torch
 
-from veilrec.checkpoint import unflat
 from veilrec.disk import Digest, atomic, digest, sweep, writing
 from veilrec.errors import BadInput, Corrupted
 from veilrec.evaluation import Scored
-from veilrec.fingerprint import data_fingerprint
 from veilrec.interactions import Interactions
-from veilrec.lock import LOCK, held_by, locked
 from veilrec.params import Params
 from veilrec.protocol import State
 from veilrec.result import Result
 from veilrec.rounds import Federation
+from veilrec.runs.checkpoint import unflat
+from veilrec.runs.fingerprint import data_fingerprint
+from veilrec.runs.lock import LOCK, held_by, locked
+from veilrec.runs.world import IDS, WORLD, load_world
 from veilrec.tensors import read, write
-from veilrec.world import IDS, WORLD, load_world
 
 __all__ = ["Run", "claim", "load_run", "save_state", "write_per_user", "write_recipe"]
 
