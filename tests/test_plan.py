@@ -44,5 +44,8 @@ def test_what_follows_from_a_plan() -> None:
     assert Plan(precision="float64").dtype is torch.float64
     stepper = Plan(optimiser="adam", lr={"user": 0.2}).stepper
     assert (stepper.kind, stepper.lr) == ("adam", {"user": 0.2})
-    assert Plan(chunk=5).chunk_on(torch.device("cpu")) == 5
-    assert 8 <= Plan().chunk_on(torch.device("cpu")) <= 64 < Plan().chunk_on(torch.device("cuda"))
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert Plan(chunk=5).chunk_on(cpu, 10) == Plan(chunk=5).chunk_on(cuda, 10) == 5
+    small, large, huge = (Plan().chunk_on(cpu, events) for events in (20, 256, 2000))
+    assert 1 < large == huge < small <= 256 < Plan().chunk_on(cuda, 20)
+    assert Plan(batch=100_000).chunk_on(cpu, 100_000) == 1

@@ -28,7 +28,7 @@ class Plan:
         lr: A rate for all parts, or by part: ``{user = 0.01, default = 0.1}``.
         evaluate_every: Rounds between two looks at the validation items.
         patience: Stop after so many looks without a better one; 0 never does.
-        chunk: Devices trained at once: memory, never results. 0 chooses: 32, on a GPU the whole cohort.
+        chunk: Devices trained at once: memory, never results. 0 chooses what fits a cache; more on a GPU.
         workers: Threads that train chunks side by side; they change no bit.
         precision: Of the weights: float32, or float64 for tests.
     """
@@ -66,11 +66,16 @@ class Plan:
         """How devices step."""
         return Stepper(self.optimiser, self.lr)
 
-    def chunk_on(self, device: torch.device) -> int:
-        """Devices trained at once: a CPU likes what fits its cache, a GPU as much as it can get."""
-        return self.chunk or (32 if device.type == "cpu" else 2048)
+    def chunk_on(self, device: torch.device, events: int) -> int:
+        """Devices trained at once, the largest of which has so many events."""
+        if self.chunk or device.type != "cpu":
+            return self.chunk or ON_GPU
+        return max(1, min(MOST, AT_ONCE // min(events, self.batch)))
 
 
+AT_ONCE = 4096  # events in a step of a chunk: their activations fit the cache of a CPU
+MOST = 256  # devices in a chunk
+ON_GPU = 2048  # devices in a chunk on a GPU
 LEAST = {
     "rounds": 1,
     "epochs": 1,

@@ -134,8 +134,13 @@ class Federation:
     def chunks(self, cohort: Tensor) -> Sequence[Tensor]:
         """Devices of similar size, side by side: the largest first."""
         sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
-        order = sizes.argsort(descending=True, stable=True).to(cohort.device)
-        return list(cohort[order].split(self.plan.chunk_on(cohort.device)))
+        sizes, order = sizes.sort(descending=True, stable=True)
+        ordered, chunks, done = cohort[order.to(cohort.device)], [], 0
+        while done < len(ordered):
+            some = self.plan.chunk_on(cohort.device, int(sizes[done]))
+            chunks.append(ordered[done : done + some])
+            done += some
+        return chunks
 
     def client_keys(self, cohort: Tensor, round: int) -> Keys:
         """Each client's own keys for a round, ``[c]``."""
