@@ -63,10 +63,11 @@ def _report(command: Sequence[str], deadline: float) -> dict[str, Any]:
 
 
 def _seconds_of_others() -> float:
-    """CPU seconds used on this machine so far, less those of finished children; 0 where unknown."""
+    """CPU seconds used or taken from this machine, less those of finished children; 0 where unknown."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0
-    user, nice, system = (int(ticks) for ticks in stat.read_text().split(maxsplit=4)[1:4])
+    user, nice, system, _, _, _, _, stolen = (int(ticks) for ticks in stat.read_text().split(maxsplit=9)[1:9])
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (user + nice + system) / os.sysconf("SC_CLK_TCK") - children.ru_utime - children.ru_stime
+    busy = (user + nice + system + stolen) / os.sysconf("SC_CLK_TCK")
+    return busy - children.ru_utime - children.ru_stime
