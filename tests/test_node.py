@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from veilrec import node, wire
+from veilrec import catalogue, node, plugins, wire
 from veilrec.params import Rows
 from veilrec.recipe import Recipe
 from veilrec.rounds import Federation
 from veilrec.uploads import Exchange
 
-CLIENTS = (0, 7, 41)
+CLIENT = 7
 SETS = {
     "FedMF, weights": ["model.name='FedMF'", "model.dim=8"],
     "FedNCF, gradients and Adam": [
@@ -40,30 +40,69 @@ SETS = {
 }
 
 
+PLUGIN = """
+from dataclasses import dataclass, replace
+import torch
+from veilrec.defence import Defence
+
+__all__ = ["Sociable"]
+
+@dataclass(frozen=True)
+class Sociable(Defence):
+    'Forgets every other event before training, and is drawn to what others have posted.'
+
+    def prepare(self, clients, keys):
+        kept = torch.arange(len(clients.log)) % 2 == 0
+        return replace(clients, log=clients.log.take(kept))
+
+    def publish(self, model, device):
+        return {"vector": model.user, "label": device.batch.attributes["gender"]}
+
+    def penalty(self, model, device):
+        others = device.public.get("vector", model.user[:0])
+        return (others.sum(0) * model.user).sum()
+"""
+
+
 def federation(sets: list[str]) -> tuple[Federation, Recipe]:
     world = ["data.name='synthetic'", "data.users=60", "data.items=90", "data.consent=0.5"]
     recipe = Recipe.load(None, [*world, *sets, "plan.rounds=2", "plan.lr=0.5"])
     return recipe.experiment().federation(), recipe
 
 
-def alone(store: Path, message: bytes) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "veilrec.node", str(store)]
+def alone(store: Path, message: bytes, *more: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "veilrec.node", str(store), *more]
     return subprocess.run(command, input=message, capture_output=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())
 def test_a_process_of_its_own_uploads_what_the_engine_records(sets: list[str], tmp_path: Path) -> None:
+    uploads_agree(sets, tmp_path)
+
+
+def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(tmp_path: Path) -> None:
+    plugin = tmp_path / "sociable.py"
+    plugin.write_text(PLUGIN)
+    loaded = catalogue.load_plugin(plugin)
+    try:
+        sets = [*SETS["FedMF, weights"], "defence=[{name = 'Sociable'}]"]
+        uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin))
+    finally:
+        plugins.forget(loaded.path)
+
+
+def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:
+    """Two rounds: the second starts from what the device kept, and from what was posted, in the first."""
     engine, recipe = federation(sets)
     state = engine.start()
-    client = CLIENTS[1]
-    node.provision(engine, state, client, recipe.toml(), tmp_path)
-    for _ in range(2):  # the second round starts from what the device kept of the first
-        message, seen = node.letter(engine, state), []
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    for _ in range(2):
+        message, seen = node.letter(engine, state, CLIENT), []
         recorded = engine.rounds(state, until=state.round + 1, watch=[seen.append])
         state, _ = next(recorded)
         recorded.close()
-        upload = of_client(seen, client)
-        answer = alone(tmp_path, message)
+        upload = of_client(seen, CLIENT)
+        answer = alone(tmp_path, message, *more)
         assert answer.returncode == 0, answer.stderr.decode()
         schema = engine.protocol.schema(engine.model, engine.plan.dtype)
         got = wire.decode(answer.stdout, schema)
@@ -116,7 +155,7 @@ def test_a_bad_message_is_refused_in_one_line_and_changes_nothing(
     engine, recipe = federation(SETS["FedMF, weights"])
     state = engine.start()
     node.provision(engine, state, 3, recipe.toml(), tmp_path)
-    message = node.letter(engine, state)
+    message = node.letter(engine, state, CLIENT)
     other = wire.encode({"item": torch.zeros(90, 4), "round": torch.tensor(0, dtype=torch.int32)})
     sent = {"cut": message[:-7], "another model's": other}.get(broken, broken)  # type: ignore[call-overload]
     before = (tmp_path / node.OWN).read_bytes()

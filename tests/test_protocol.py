@@ -44,7 +44,7 @@ class Paced(FedAvg):
 class Upside(FedAvg):
     """Users are shown the worst first."""
 
-    def serve(self, model: Recommender, device: Device, items: Tensor | None) -> Tensor:
+    def serve(self, model: Recommender, state: State, device: Device, items: Tensor | None) -> Tensor:
         return -model.scores(device.batch, items)
 
 

@@ -49,7 +49,8 @@ class ClientFailed(VeilrecError):
     def __init__(self, user: str, round: int, phase: str, cause: BaseException) -> None:
         self.user, self.round, self.phase = user, round, phase
         self.code = cause.code if isinstance(cause, VeilrecError) else 1
-        super().__init__(f"user {user}, round {round}, {phase}: {type(cause).__name__}: {cause}")
+        what = f"{cause}" if isinstance(cause, VeilrecError) else f"{type(cause).__name__}: {cause}"
+        super().__init__(f"user {user}, round {round}, {phase}: {what}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -160,7 +160,7 @@ def scorer(
         mine, where = workers.own(model), {n: None if here else 0 for n, here in shared.items()}
 
         def alone(params: Params, device: Device, items: Tensor | None) -> Tensor:
-            return bind(mine, params, protocol.serve, device, items)  # type: ignore[no-any-return]
+            return bind(mine, params, protocol.serve, state, device, items)  # type: ignore[no-any-return]
 
         return vmap(alone, in_dims=(where, axes, None if items is None else 0))(params, device, items)
 

@@ -152,8 +152,10 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
 
 
 def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Posts:
-    """What the consenting users of a chunk post: those who share at least one attribute."""
-    device = situation.device(portion, portion.known, situation.keys.fold("publish"), 0)
+    """What the users of a chunk post who share an attribute; of labels they see only those they share."""
+    known = portion.known
+    shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
+    device = situation.device(portion, known._replace(attributes=shared), situation.keys.fold("publish"), 0)
 
     def post(params: Params, device: Device) -> Params:
         return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]

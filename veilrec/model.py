@@ -81,8 +81,12 @@ class Recommender(nn.Module, ABC):
     def initial(self, name: str, keys: Keys) -> Tensor:
         """A fresh weight, with the leading axis of `keys` if it has one.
 
-        Tables are N(0, `scale`²), matrices uniform after Glorot and Bengio, everything else zero.
+        A module inside that has an `initial` of its own decides for its weights, by their last name. Else
+        tables are N(0, `scale`²), matrices uniform after Glorot and Bengio, everything else zero.
         """
+        owner, _, last = name.rpartition(".")
+        if owner and hasattr(self.get_submodule(owner), "initial"):
+            return self.get_submodule(owner).initial(last, keys)  # type: ignore[no-any-return, operator]
         shape = self.get_parameter(name).shape
         if self.parts[part_of(name)].rows is not None:
             return self.scale * keys.normal(*shape)

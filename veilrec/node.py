@@ -8,6 +8,7 @@ wrapper around it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec import tensors, wire
+from veilrec import catalogue, tensors, wire
 from veilrec.clients import Clients
 from veilrec.disk import atomic, read_json, write_json
 from veilrec.errors import BadInput, VeilrecError
@@ -25,22 +26,31 @@ from veilrec.protocol import State
 from veilrec.recipe import Recipe, assembly
 from veilrec.rounds import Federation
 from veilrec.store import Store
-from veilrec.uploads import Sent
+from veilrec.uploads import Posts, Sent
 
 __all__ = ["answer", "letter", "main", "provision"]
 
 RECIPE, CARD, OWN = "recipe.toml", "node.json", "own.safetensors"
+POST = "post/"  # before the names of what consenting users have posted
+USAGE = "python -m veilrec.node STORE [--plugin FILE]…"
 
 
-def letter(federation: Federation, state: State) -> bytes:
-    """What the server sends to every device of the coming round."""
-    message: Message = {**state.server, "round": torch.tensor(state.round, dtype=torch.int32)}
-    return wire.encode(message)
+def letter(federation: Federation, state: State, client: int) -> bytes:
+    """What the server sends to a device of the coming round, posts included."""
+    sent = federation.protocol.send(state, torch.tensor([client]), federation.keys)
+    message: Message = {**sent.all, **{name: value[0] for name, value in sent.each.items()}}
+    message |= {POST + name: value for name, value in state.posts.values.items()}
+    return wire.encode({**message, "round": torch.tensor(state.round, dtype=torch.int32)})
 
 
 def provision(federation: Federation, state: State, client: int, recipe: str, folder: Path) -> None:
-    """Write the store of one simulated phone: its own events, labels, weights and settings, nobody else's."""
+    """Write the store of one simulated phone: its own events, labels, weights and settings, nobody else's.
+
+    The events are those after `Defence.prepare`, which is therefore not done again on the device.
+    """
     clients, log = federation.clients, federation.clients.log
+    if clients.n_seats > 1:
+        raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
     alone = torch.tensor([client], device=clients.seats.device)
     user = int(clients.seats[client, 0])
     own = {f"own/{name}": value[0] for name, value in state.devices.get(alone).items()}
@@ -67,13 +77,12 @@ def answer(folder: Path, message: bytes) -> bytes:
     federation = _federation(card, own, parts)
     task, alone = federation.task(), torch.tensor([0])
     sheet = federation.protocol.letter(federation.model, federation.plan.dtype)
-    received = {
-        name: value for name, value in wire.decode(message, sheet).items() if isinstance(value, Tensor)
-    }
-    round = int(received.pop("round"))
-    sent = Sent(received, {})
+    received = _tensors(wire.decode(message, sheet, freely=POST))
+    round, posts = int(received.pop("round")), _under(received, POST)
+    common = {name: value for name, value in received.items() if not name.startswith(POST)}
+    sent = Sent(common, {})
     mine = {name: value[None] for name, value in _under(own, "own/").items()}
-    state = State(round, received, Store(1, lambda _: mine))
+    state = State(round, common, Store(1, lambda _: mine), posts=Posts(torch.zeros(0), posts))
     _, uploads, kept = federation.respond(sent, state, mine, alone, task)
     reply = wire.encode(wire.one({**uploads.values, "examples": uploads.examples}, 0))
     tensors.write(folder / OWN, own | {f"own/{n}": v[0] for n, v in kept.items()}, secret=True)
@@ -96,25 +105,30 @@ def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any]) -> Fed
     given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
     model = parts["model"](card["items"], 1)
-    return Federation.of(
-        clients, model, parts["protocol"], parts["defence"], parts["plan"], seed=parts["seed"]
-    )
+    kinds = (parts[name] for name in ("protocol", "defence", "plan"))
+    return Federation.of(clients, model, *kinds, seed=parts["seed"], prepare=False)
+
+
+def _tensors(message: Message) -> Params:
+    return {name: value for name, value in message.items() if isinstance(value, Tensor)}
 
 
 def _under(own: Params, prefix: str) -> Params:
     return {name.removeprefix(prefix): value for name, value in own.items() if name.startswith(prefix)}
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """``python -m veilrec.node STORE``: the message on standard input, the upload on standard output."""
-    if len(sys.argv) != 2:
-        print("veilrec: error: node: one argument, the store; python -m veilrec.node STORE", file=sys.stderr)
-        return 2
+    folder, *rest = [*(sys.argv[1:] if arguments is None else arguments), ""]
+    flags, files = rest[:-1:2], rest[1:-1:2]
     try:
-        folder = Path(sys.argv[1])
-        if not (folder / CARD).is_file():
-            raise BadInput(folder, "is no device's store", "give the folder that holds node.json")
-        sys.stdout.buffer.write(answer(folder, sys.stdin.buffer.read()))
+        if not folder or len(flags) != len(files) or {*flags} - {"--plugin"}:
+            raise BadInput("node", "the arguments are a store and plugins", USAGE)
+        if not (Path(folder) / CARD).is_file():
+            raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
+        for path in files:
+            catalogue.load_plugin(Path(path))
+        sys.stdout.buffer.write(answer(Path(folder), sys.stdin.buffer.read()))
     except VeilrecError as error:
         print(f"veilrec: error: {error}", file=sys.stderr)
         return error.code

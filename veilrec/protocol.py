@@ -85,7 +85,7 @@ class Protocol(ABC):
     def finish(self, state: State, partial: Params, keys: Keys) -> State:
         """Server. Turn the round's partial result into the next state."""
 
-    def serve(self, model: Recommender, device: Device, items: Tensor | None) -> Tensor:
+    def serve(self, model: Recommender, state: State, device: Device, items: Tensor | None) -> Tensor:
         """``[seats, n]`` the scores a user is shown: the device's own, unless overridden."""
         return model.scores(device.batch, items)
 

@@ -56,14 +56,16 @@ class Federation:
         defence: Defence,
         plan: Plan,
         *,
-        seed: int = 0,
+        seed: int | Keys = 0,
         evaluation: Evaluation | None = None,
         device: str = "cpu",
         split_seed: int = 0,
+        prepare: bool = True,
     ) -> Federation:
-        """A federation on a device, after `Defence.prepare` and `Defence.attach`."""
-        keys = Keys.seed(seed)
-        clients = defence.prepare(clients, keys.fold("prepare"))
+        """A federation after `Defence.prepare` (unless that was done already) and `Defence.attach`."""
+        keys = Keys.seed(seed) if isinstance(seed, int) else seed
+        if prepare:
+            clients = defence.prepare(clients, keys.fold("prepare"))
         model = defence.attach(model)
         _refuse(clients, model, protocol, plan)
         here = Keys(keys.value.to(device))

@@ -56,13 +56,17 @@ def encode(message: Message) -> bytes:
     return bytes(save(flat))
 
 
-def decode(data: bytes, schema: Schema, *, sender: str = "message") -> Message:
-    """A message from its bytes; whatever the schema does not declare is refused."""
+def decode(data: bytes, schema: Schema, *, sender: str = "message", freely: str = "") -> Message:
+    """A message from its bytes; whatever the schema does not declare is refused.
+
+    Names that begin with `freely`, if that is given, may come in any number and shape.
+    """
     try:
         flat = load(data)
     except Exception as cause:  # whatever the reader stumbles over, it is the message that is at fault
         what = " ".join(f"{type(cause).__name__}: {cause}".split())
         raise BadInput(sender, f"not a message ({what})", "send safetensors bytes") from cause
+    free = {name: flat.pop(name) for name in list(flat) if freely and name.startswith(freely)}
     message: Message = {}
     for name, spec in schema.items():
         wanted = {name} if spec.table is None else {name, name + ROWS}
@@ -75,7 +79,7 @@ def decode(data: bytes, schema: Schema, *, sender: str = "message") -> Message:
     if flat:
         raise BadInput(sender, f"undeclared {sorted(flat)[0]!r}", "send only what the schema declares")
     check(message, schema, sender=sender)
-    return message
+    return {**message, **free}
 
 
 def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sender: str = "upload") -> None:

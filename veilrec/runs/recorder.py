@@ -117,7 +117,8 @@ class _Spool:
         self._index: dict[str, tuple[str, list[int], str]] = {}
         with writing(folder):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(mode=0o700)  # what people sent is nobody else's business
 
     def take(self, exchange: Exchange, chosen: set[str], each: dict[str, Tensor], *, posts: bool) -> None:
         received = exchange.received

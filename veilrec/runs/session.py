@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,11 @@ class Session:
         rounds, trained = last.round, time.perf_counter()
         self.progress("test", 0, 1, None)
         state = training.selected(last)
+        selected, row = state.round, training.rows[state.round - 1]
         if self.federation.defence.acts("unlearn"):
-            state = self.federation.defence.unlearn(state, self.federation)
+            state, row = self._unlearnt(state), {}  # what validation said before no longer holds
         scored = self.federation.evaluate(state, "test")
-        utility = self._utility(state, scored, training)
+        utility = self._utility(state, scored, row)
         tested = time.perf_counter()
         self.progress("write", 0, 1, None)
         files = self._write(state, scored, training.recorder, rounds)
@@ -73,7 +74,7 @@ class Session:
         }
         result = Result(
             utility=utility,
-            selected=state.round,
+            selected=selected,
             rounds=rounds,
             stopped=training.reason,
             traffic=training.traffic.summary(),
@@ -105,7 +106,12 @@ class Session:
             seconds,
         )
 
-    def _utility(self, state: State, scored: Scored, training: Training) -> Utility:
+    def _unlearnt(self, state: State) -> State:
+        """The selected state after the defence's repair, whose rounds draw from keys of their own."""
+        fed = self.federation
+        return fed.defence.unlearn(state, replace(fed, keys=fed.keys.fold("unlearn")))
+
+    def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:
         """The selected state beside popularity, on the same items and candidates."""
         fed, test = self.federation, scored.means()
         with workers(fed.plan.workers) as pool:
@@ -113,7 +119,6 @@ class Session:
                 fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.candidates, pool
             )
         floor, select = judged.means(), fed.evaluation.select
-        row = training.rows[state.round - 1]
         validation = {name: row[name] for name in test if name in row}
         if not validation and fed.validates:
             validation = fed.evaluate(state, "validation").means()
