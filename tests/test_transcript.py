@@ -88,7 +88,7 @@ def test_a_round_in_pieces(tmp_path: Path) -> None:
 
 def test_without_a_choice_item_tables_are_left_out(tmp_path: Path) -> None:
     fed = small()
-    seen, lived = listen(fed, tmp_path, Record())
+    seen, lived = listen(fed, tmp_path, Record(last=1))
     names = set(fed.protocol.schema(fed.model)) - {"examples", "item"}
     assert "user" in names
     assert_equal(seen.exchange(4), lived[-3:], names)
@@ -104,7 +104,7 @@ def test_nothing_that_stays_on_devices_is_written(tmp_path: Path, checkerboard: 
 
 
 def test_posts_are_seen(tmp_path: Path) -> None:
-    seen, lived = listen(small(Posting()), tmp_path, Record())
+    seen, lived = listen(small(Posting()), tmp_path, Record(last=1))
     posts = seen.exchange(4).received.posts
     owners = torch.cat([e.received.posts.owner for e in lived[-3:]])
     assert 0 < len(owners) < 8
@@ -112,7 +112,7 @@ def test_posts_are_seen(tmp_path: Path) -> None:
     assert torch.equal(
         posts.values["vector"], torch.cat([e.received.posts.values["vector"] for e in lived[-3:]])
     )
-    silent, _ = listen(small(Posting()), tmp_path, Record(("user",)))
+    silent, _ = listen(small(Posting()), tmp_path, Record(("user",), 1))
     assert not silent.exchange(4).received.posts.values
 
 
@@ -147,7 +147,9 @@ def test_chunks_change_no_byte(tmp_path: Path) -> None:
     for chunk in (2, 8):
         (tmp_path / str(chunk)).mkdir()
         listen(
-            small(chunk=chunk, precision="float64", lr=0.0), tmp_path / str(chunk), Record(("item", "user"))
+            small(chunk=chunk, precision="float64", lr=0.0),
+            tmp_path / str(chunk),
+            Record(("item", "user"), 1),
         )
     files = [(tmp_path / str(chunk) / "transcript.safetensors").read_bytes() for chunk in (2, 8)]
     assert files[0] == files[1]
@@ -174,7 +176,7 @@ def test_unknown_parts_are_refused(tmp_path: Path, part: str) -> None:
 def test_a_private_part_cannot_be_recorded(tmp_path: Path, checkerboard: Interactions) -> None:
     fed = federation(phones(checkerboard), FedMF(24, 1, dim=4))
     with pytest.raises(BadInput, match='"user" is uploaded'):
-        recorder(fed, tmp_path, Record(("user",)))
+        recorder(fed, tmp_path, Record(("user",), 1))
 
 
 def test_a_number_below_zero_is_refused() -> None:
@@ -183,7 +185,7 @@ def test_a_number_below_zero_is_refused() -> None:
 
 
 def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
-    listen(small(), tmp_path, Record())
+    listen(small(), tmp_path, Record(last=1))
     path = tmp_path / "transcript.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(Corrupted):
@@ -194,6 +196,6 @@ def test_a_damaged_file_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_round_that_was_not_kept(tmp_path: Path) -> None:
-    seen, _ = listen(small(), tmp_path, Record())
+    seen, _ = listen(small(), tmp_path, Record(last=1))
     with pytest.raises(BadInput, match="was not kept"):
         seen.exchange(1)

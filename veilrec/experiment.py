@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Shape
@@ -170,9 +170,14 @@ class Experiment:
                 if world and not (place / IDS).exists():
                     save_world(place, self.data)
             session = Session(
-                federation, self.data, self.record, place, out is not None, progress or _silent, self._infer
+                federation, self.data, self._record, place, out is not None, progress or _silent, self._infer
             )
             return session.run(stop, checkpoint_seconds, mark, settings)
+
+    @property
+    def _record(self) -> Record:
+        """What is written down: at least the last round, where attacks will read it."""
+        return replace(self.record, last=max(1, self.record.last)) if self.attacks else self.record
 
     def _infer(self, transcript: Path) -> dict[str, Any]:
         if not self.attacks or self.threat is None:
@@ -187,8 +192,6 @@ class Experiment:
             raise BadInput(
                 "threat.attribute", f'no attribute "{wanted}"', nearest(wanted, self.data.attributes)
             )
-        if not self.record.last:
-            raise BadInput("record.last", "attacks read what was recorded", "set it to 1 or more")
 
     def _check_consent(self) -> None:
         for name in self.consent if isinstance(self.consent, Mapping) else ():

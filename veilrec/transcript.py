@@ -26,11 +26,11 @@ class Record:
 
     Attributes:
         parts: Names of parts; empty for everything that is no item table.
-        last: How many rounds are kept, counted from the last one; 0 writes nothing.
+        last: How many rounds are kept, counted from the last one; 0, the default, writes nothing.
     """
 
     parts: tuple[str, ...] = ()
-    last: int = 1
+    last: int = 0
 
     def __post_init__(self) -> None:
         if self.last < 0:

@@ -124,7 +124,7 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
     data = first.data
     screen.print(
         f"\n{data['users']:,} people who do not exist, {data['items']:,} films, {data['events']:,} viewings. "
-        "Each person is a device of their own; what they watched never leaves it.\n",
+        "Each person is a device of their own: the log stays on it, and gradients leave it.\n",
         style="bold",
     )
     heads = ("hr@10", "ndcg@10", "up", "down", "time")

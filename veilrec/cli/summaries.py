@@ -37,6 +37,12 @@ def print_result(result: Result, place: Path) -> None:
         f"selected by validation{ended}."
     )
     print_utility(model, asdict(result.utility))
+    for name, found in result.attacks.items():
+        right, floor = (round(100 * found[key]) for key in ("accuracy", "majority"))
+        out.print(
+            f"{name} guesses {found['attribute']} right for {right} of 100 users from what the server saw; "
+            f"always guessing the majority: {floor}."
+        )
     up, down = result.traffic["up"], result.traffic["down"]
     out.print(
         f"Traffic: {amount(up['mean'])} up and {amount(down['mean'])} down per device and round; "

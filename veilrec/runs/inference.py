@@ -42,6 +42,7 @@ def inference(
             "majority": floor,
             "known": int((known >= 0).sum()),
             "targets": len(truth),
+            "rounds": seen.rounds,
         }
     return found
 

@@ -1,0 +1,133 @@
+"""What happens in a run after its last round: unlearning, attacks, and who may read what was recorded."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.worlds import checkerboard
+from veilrec.attack import Attack, Threat
+from veilrec.defence import Defence
+from veilrec.errors import BadInput
+from veilrec.experiment import Experiment
+from veilrec.model import Device, Recommender
+from veilrec.models.fedmf import FedMF
+from veilrec.params import Params
+from veilrec.plan import Plan
+from veilrec.protocol import State
+from veilrec.rounds import Federation
+from veilrec.runs import folder
+from veilrec.runs.recorder import Recorder
+from veilrec.transcript import Record, Transcript
+
+MODEL = partial(FedMF, dim=4, user="exposed")
+
+
+@dataclass(frozen=True)
+class Forget(Defence):
+    """Runs some more rounds, then makes every item the same."""
+
+    rounds: int = 4
+
+    def unlearn(self, state: State, federation: Federation) -> State:
+        state = federation.run(state, rounds=self.rounds)
+        return replace(state, server={name: weight * 0 for name, weight in state.server.items()})
+
+
+def test_a_run_ends_with_the_unlearnt_state_and_says_which_round_was_selected(tmp_path: Path) -> None:
+    plan = Plan(rounds=3, evaluate_every=1, lr=1.0)
+    plain = Experiment(checkerboard(), MODEL, plan=plan).run()
+    after = Experiment(checkerboard(), MODEL, defence=Forget(), plan=plan).run(tmp_path / "run")
+    assert (after.selected, after.rounds) == (plain.selected, 3)
+    chance = after.utility.test["hr@10"]
+    assert chance == pytest.approx(after.utility.validation["hr@10"], abs=0.2)  # scored anew: all items tie
+    assert after.utility.test != plain.utility.test
+    run = folder.load_run(tmp_path / "run")
+    state = run.state(Experiment(run.data, MODEL, plan=plan).federation())
+    assert not state.server["item"].any()
+
+
+def test_rounds_of_unlearning_draw_other_numbers_than_those_of_training() -> None:
+    drawn: list[Tensor] = []
+
+    @dataclass(frozen=True)
+    class Watch(Defence):
+        def unlearn(self, state: State, federation: Federation) -> State:
+            drawn.append(federation.client_keys(torch.arange(3), state.round).value)
+            return state
+
+    experiment = Experiment(checkerboard(), MODEL, defence=Watch(), plan=Plan(rounds=2, evaluate_every=1))
+    experiment.run()
+    federation = experiment.federation()
+    for round in range(3):
+        assert not torch.equal(drawn[0], federation.client_keys(torch.arange(3), round).value)
+
+
+@dataclass(frozen=True)
+class NearestKnown(Attack):
+    """The label of the known user whose uploaded vector points most nearly the same way."""
+
+    def infer(self, seen: Transcript, known: Tensor, classes: int) -> Tensor:
+        exchange = seen.exchange(seen.rounds[-1])
+        vector = torch.zeros(len(known), 4)
+        value = exchange.received.values["user"]
+        assert isinstance(value, Tensor)
+        vector[exchange.received.cohort] = value[:, 0]
+        told = (known >= 0).nonzero().squeeze(1)
+        alike = torch.nn.functional.normalize(vector) @ torch.nn.functional.normalize(vector[told]).T
+        return torch.nn.functional.one_hot(known[told[alike.argmax(1)]], classes).double()
+
+
+def test_an_attack_reads_the_last_round_and_stands_beside_the_majority() -> None:
+    plan = Plan(rounds=60, evaluate_every=60, lr=3.0)
+    threat = Threat("gender", 0.25)
+    result = Experiment(
+        checkerboard(), MODEL, plan=plan, attacks={"nearest": NearestKnown()}, threat=threat
+    ).run()
+    found = result.attacks["nearest"]
+    assert (found["known"], found["targets"], found["attribute"]) == (6, 18, "gender")
+    assert found["majority"] == pytest.approx(0.5, abs=0.2)
+    assert found["accuracy"] > 0.9  # in this world gender decides what people like
+    assert found["rounds"] == [60]
+
+
+def test_an_attack_on_an_attribute_that_is_not_there_is_refused() -> None:
+    experiment = Experiment(
+        checkerboard(), MODEL, attacks={"nearest": NearestKnown()}, threat=Threat("shoe size")
+    )
+    with pytest.raises(BadInput, match=r"threat\.attribute"):
+        experiment.run()
+
+
+def test_what_is_recorded_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    federation = Experiment(checkerboard(), MODEL, plan=Plan(rounds=1)).federation()
+    schema = federation.protocol.schema(federation.model)
+    notes = Recorder(tmp_path / "transcript", Record(last=1), schema)
+    federation.run(federation.start(), watch=[notes])
+    notes.finish()
+    for path in [tmp_path / "transcript", *(tmp_path / "transcript").glob("r*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_of_labels_people_post_only_those_they_share() -> None:
+    @dataclass(frozen=True)
+    class Tell(Defence):
+        def publish(self, model: Recommender, device: Device) -> Params:
+            return {f"label {name}": label for name, label in device.batch.attributes.items()}
+
+    data = checkerboard()
+    other = {"gender": data.attributes["gender"], "age": data.attributes["gender"] * 0 + 2}
+    experiment = Experiment(
+        replace(data, attributes=other), MODEL, defence=Tell(), consent={"gender": 0.0, "age": 0.6}
+    )
+    federation = experiment.federation()
+    posts = federation.run(federation.start(), rounds=1).posts
+    assert 0 < len(posts.owner) < 24
+    assert bool((posts.values["label gender"] == -1).all())
+    assert bool((posts.values["label age"] == 2).all())

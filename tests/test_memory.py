@@ -1,0 +1,39 @@
+"""Memory grows with the devices at work, not with all devices times all items."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ROUND = """
+from veilrec import Clients, FedAvg, FedNCF, Federation, Plan, synthetic
+from veilrec.defences.none import Undefended
+from veilrec.evaluation import Evaluation
+
+log = synthetic(users={users}, items={items}, events={events})
+clients = Clients.phones(log.leave_one_out())
+plan = Plan(rounds=2, cohort={cohort}, evaluate_every=1)
+fed = Federation.of(
+    clients, FedNCF(log.n_items), FedAvg(), Undefended(), plan, evaluation=Evaluation(candidates={candidates})
+)
+fed.run(fed.start())
+print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1])
+"""
+WORLDS = {
+    "all clients of ML-1M, full ranking": (6_040, 3_706, 1_000_209, 1.0, 0, 1.5),
+    "a hundred thousand clients, a thousand a round": (100_000, 20_000, 3_000_000, 0.01, 99, 3.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+def test_peak_memory_of_two_rounds(world: tuple[int, int, int, float, int, float]) -> None:
+    users, items, events, cohort, candidates, limit = world
+    code = ROUND.format(users=users, items=items, events=events, cohort=cohort, candidates=candidates)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=900, check=True
+    )
+    assert int(done.stdout) / 1024**2 < limit  # GB
