@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.func import vmap
 from veilrec.defence import Defence
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, bind, overrides
-from veilrec.params import Message, Params, Scope, part_of
+from veilrec.params import Message, Params, Part, Scope, part_of
 from veilrec.portion import Portion
 from veilrec.protocol import Protocol
 from veilrec.steps import Stepper
@@ -38,18 +39,28 @@ class Task:
     batch: int
     trains: Container[str] | None = None  # parts that may move; None for all
 
-    def moving(self, *, helper: bool) -> list[str]:
-        """The weights that local training moves (or, under a gradient protocol, measures)."""
-        names = []
-        for name in self.model.names():
-            part = part_of(name)
-            if self.model.parts[part].helper == helper and (self.trains is None or part in self.trains):
-                names.append(name)
-        return names
+    @cached_property
+    def names(self) -> dict[str, Part]:
+        """All weights, and the parts they belong to; looked up once, since a chunk asks many times."""
+        return {name: self.model.parts[part_of(name)] for name in self.model.names()}
 
+    @cached_property
+    def moving(self) -> list[str]:
+        """The weights that local training moves (or, under a gradient protocol, measures)."""
+        return [name for name, part in self.names.items() if not part.helper and self._trained(name)]
+
+    @cached_property
+    def helpers(self) -> list[str]:
+        """The weights that only the defence trains."""
+        return [name for name, part in self.names.items() if part.helper and self._trained(name)]
+
+    @cached_property
     def tables(self) -> list[str]:
         """The weights of which a device holds some rows."""
-        return [n for n in self.model.names() if self.model.parts[part_of(n)].rows == "item"]
+        return [name for name, part in self.names.items() if part.rows == "item"]
+
+    def _trained(self, name: str) -> bool:
+        return self.trains is None or part_of(name) in self.trains
 
     def narrow(self) -> bool:
         """Whether a step may read just the rows it names: the others stay, and no history is read."""
@@ -57,7 +68,7 @@ class Task:
 
     def held_still(self, name: str) -> bool:
         """Whether a device only measures the gradient of this weight."""
-        return self.protocol.still() and self.model.parts[part_of(name)].scope is Scope.SHARED
+        return self.protocol.still() and self.names[name].scope is Scope.SHARED
 
 
 @dataclass(frozen=True)
@@ -94,10 +105,10 @@ class Trained:
 
 def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Trained:
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
-    params, moving = _weights(task, portion, situation.sent, own), task.moving(helper=False)
-    alike = [n for n in situation.sent.all if n not in task.tables() and not task.held_still(n)]
+    params, moving = _weights(task, portion, situation.sent, own), task.moving
+    alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
     state = {**task.stepper.fresh({n: params[n] for n in moving})}
-    state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.moving(helper=True)})
+    state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
     state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
     gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
     examples = torch.tensor(
@@ -111,7 +122,7 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
             keys = Keys(situation.keys.value[:active]).fold("step").fold(step)
             device = situation.device(portion, batch, keys, step)
             share = batch.weight.sum(1) / (examples[:active] * task.epochs)
-            places = {} if place is None else dict.fromkeys(task.tables(), place)
+            places = {} if place is None else dict.fromkeys(task.tables, place)
             read = _read(params, places, active)
             _help(task, read, params, state, device, situation)
             losses, slopes = _slopes(task, read, device, situation)
@@ -176,8 +187,7 @@ def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
     """
     clients, params = len(portion.sizes), {}
     row = portion.known.rows.clamp(min=0)  # [c, l]
-    for name in task.model.names():
-        part = task.model.parts[part_of(name)]
+    for name, part in task.names.items():
         if part.scope is not Scope.SHARED:
             params[name] = own[name]
         elif part.rows == "item":
@@ -213,7 +223,7 @@ def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params) ->
 
 def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> tuple[Tensor, Params]:
     """``[active]`` losses and the gradient of each weight that moves or is measured."""
-    leaves = {n: read[n].requires_grad_() for n in task.moving(helper=False)}
+    leaves = {n: read[n].requires_grad_() for n in task.moving}
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
         losses = _losses(task, {**leaves, **rest}, device, situation.axes())
@@ -252,7 +262,7 @@ def _help(
     task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
 ) -> None:
     """One step of the helper parts, in the rounds in which they are trained."""
-    names, helpers = task.moving(helper=True), task.defence.helpers
+    names, helpers = task.helpers, task.defence.helpers
     if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
         return
     leaves = {n: read[n].clone().requires_grad_() for n in names}  # a copy: `read` may be a view of `params`
