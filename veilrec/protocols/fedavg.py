@@ -90,7 +90,8 @@ class FedAvg(Protocol):
         """Rows are summed within the chunk, then added in float64; padding goes to a row nobody reads."""
         if name not in partial:
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
-            partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
+            if self.weigh == "touched":
+                partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
         row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
         # In place and with the sign turned: tables are large, and every copy is a walk through memory.
         change = -value if self.still() else server.index_select(0, row.clamp(min=0)).sub_(value)
@@ -102,9 +103,9 @@ class FedAvg(Protocol):
         total = server.new_zeros(len(server) + 1, *server.shape[1:])
         total.scatter_add_(0, place.reshape(_like(change)).expand_as(change), change)
         partial[name] -= total[:-1]
-        touched = share.new_zeros(len(server) + 1)
-        touched.scatter_add_(0, place, share.repeat_interleave(upload.row.shape[1]))
-        partial[f"touched/{name}"] += touched[:-1]
+        if self.weigh == "touched":
+            count = torch.bincount(place, minlength=len(server) + 1)
+            partial[f"touched/{name}"] += count[:-1]
 
     def finish(self, state: State, partial: Params, keys: Keys) -> State:
         changes = {name: self._mean(partial, name) for name in state.server if name in partial}
