@@ -242,12 +242,13 @@ def negatives_are_the_same_every_round(patch: pytest.MonkeyPatch) -> None:
 
 
 def touched_instead_of_clients(patch: pytest.MonkeyPatch) -> None:
-    original = FedAvg.finish
+    for step in ("absorb", "finish"):
+        original = getattr(FedAvg, step)
 
-    def finish(self: FedAvg, state: Any, partial: Any, keys: Keys) -> Any:
-        return original(replace(self, weigh="touched"), state, partial, keys)
+        def other(self: FedAvg, *arguments: Any, original: Any = original) -> Any:
+            return original(replace(self, weigh="touched"), *arguments)
 
-    patch.setattr(FedAvg, "finish", finish)
+        patch.setattr(FedAvg, step, other)
 
 
 def everyone_is_sampled(patch: pytest.MonkeyPatch) -> None:

@@ -252,7 +252,7 @@ RECIPES = {
         ["--device", "meta"],
         '--device: "meta" is not supported; use cpu or cuda',
     ),
-    "an unknown argument": (GOOD, ["--sed", "1"], "No such option: --sed"),
+    "an unknown argument": (GOOD, ["--sed", "1"], "--sed"),
     "a seed that is no number": (GOOD, ["--seed", "x"], "--seed"),
     "a folder in use": (
         GOOD,
