@@ -6,7 +6,6 @@ Every contestant trains all clients of the same synthetic world; see README.md b
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
 import statistics
@@ -37,10 +36,8 @@ HEAD = [
 
 
 def contestants(shape: str) -> list[Contestant]:
-    """The commands that measure one shape; the engine takes part once `benchmarks/engine.py` exists."""
-    present = importlib.util.find_spec("benchmarks.engine") is not None
-    entries = [entry for entry in ENTRIES if present or entry[0] != "engine"]
-    return [Contestant(name, workers, command(name, shape, workers)) for name, workers in entries]
+    """The commands that measure one shape."""
+    return [Contestant(name, workers, command(name, shape, workers)) for name, workers in ENTRIES]
 
 
 def command(name: str, shape: str, workers: int) -> list[str]:
