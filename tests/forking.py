@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tests.worlds import checkerboard
 from veilrec import disk, experiment
 from veilrec.defence import Defence
@@ -35,6 +37,7 @@ from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs import interrupt
 from veilrec.transcript import Record
+from veilrec.wire import Schema, Spec
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 120.0  # seconds that any one process may take
@@ -73,6 +76,9 @@ class Posting(Defence):
 
     def publish(self, model: Recommender, device: Device) -> Params:
         return {"vector": model.represent(device.batch)}
+
+    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+        return {"vector": Spec((model.dim,), dtype)}
 
 
 def small(rounds: int = 12) -> Experiment:

@@ -19,6 +19,7 @@ from veilrec.params import Message, Params, Part, Scope, map_values
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
+from veilrec.wire import Schema, Spec
 
 LR = 0.5
 
@@ -133,6 +134,9 @@ class Open(Defence):
     def publish(self, model: Recommender, device: Device) -> Params:
         return {"vector": model.represent(device.batch), "label": device.batch.attributes["gender"]}
 
+    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+        return {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         if "vector" not in device.public:
             return torch.zeros(())
@@ -197,6 +201,9 @@ class Everywhere(Defence):
     def publish(self, model: Recommender, device: Device) -> Params:
         self.calls["publish"] += 1
         return {"one": torch.ones(len(device.batch.attributes["gender"]))}
+
+    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+        return {"one": Spec(())}
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         self.calls["helper_loss"] += 1

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.worlds import checkerboard
 from veilrec.attack import Attack, Threat
 from veilrec.defence import Defence
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, ClientFailed
 from veilrec.experiment import Experiment
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
@@ -25,6 +25,7 @@ from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.recorder import Recorder
 from veilrec.transcript import Record, Transcript
+from veilrec.wire import Schema, Spec
 
 MODEL = partial(FedMF, dim=4, user="exposed")
 
@@ -121,6 +122,9 @@ def test_of_labels_people_post_only_those_they_share() -> None:
         def publish(self, model: Recommender, device: Device) -> Params:
             return {f"label {name}": label for name, label in device.batch.attributes.items()}
 
+        def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+            return {f"label {name}": Spec((), torch.int64) for name in ("gender", "age")}
+
     data = checkerboard()
     other = {"gender": data.attributes["gender"], "age": data.attributes["gender"] * 0 + 2}
     experiment = Experiment(
@@ -131,3 +135,14 @@ def test_of_labels_people_post_only_those_they_share() -> None:
     assert 0 < len(posts.owner) < 24
     assert bool((posts.values["label gender"] == -1).all())
     assert bool((posts.values["label age"] == 2).all())
+
+
+def test_a_post_that_was_not_announced_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Chatty(Defence):
+        def publish(self, model: Recommender, device: Device) -> Params:
+            return {"everything": device.batch.weight[None]}
+
+    federation = Experiment(checkerboard(), MODEL, defence=Chatty(), consent=1.0).federation()
+    with pytest.raises(ClientFailed, match=r"round 1, upload: post: undeclared part 'everything'"):
+        federation.run(federation.start(), rounds=1)

@@ -15,7 +15,7 @@ from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.params import Params, Scope
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire import one
+from veilrec.wire import Schema, Spec, one
 
 
 def test_prepare_changes_what_devices_hold() -> None:
@@ -117,6 +117,9 @@ def test_without_attributes_there_is_nothing_to_consent_to() -> None:
     class Loud(Defence):
         def publish(self, model: Recommender, device: Device) -> Params:
             return {"vector": model.represent(device.batch)}
+
+        def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+            return {"vector": Spec((model.dim,), dtype)}
 
     clients = phones(replace(checkerboard(), attributes={}), 1.0)
     assert len(run(fed_of(Loud(), clients)).posts.owner) == 0

@@ -44,6 +44,7 @@ PLUGIN = """
 from dataclasses import dataclass, replace
 import torch
 from veilrec.defence import Defence
+from veilrec.wire import Spec
 
 __all__ = ["Sociable"]
 
@@ -57,6 +58,9 @@ class Sociable(Defence):
 
     def publish(self, model, device):
         return {"vector": model.user, "label": device.batch.attributes["gender"]}
+
+    def announce(self, model, dtype):
+        return {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
 
     def penalty(self, model, device):
         others = device.public.get("vector", model.user[:0])

@@ -22,6 +22,7 @@ from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, overrides
 from veilrec.params import Message, Params
 from veilrec.protocol import State
+from veilrec.wire import Schema
 
 if TYPE_CHECKING:
     from veilrec.rounds import Federation
@@ -76,6 +77,10 @@ class Defence:
 
     def publish(self, model: Recommender, device: Device) -> Params:
         """Device, consenting users only: what they post openly this round, ``[seats, …]``."""
+        return {}
+
+    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+        """What `publish` may post for one user; whatever it posts beyond that is refused."""
         return {}
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
@@ -136,6 +141,9 @@ class Chain(Defence):
         for defence, own in self._each(device):
             posts |= defence.publish(model, own)
         return posts
+
+    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+        return {name: spec for d in self.of for name, spec in d.announce(model, dtype).items()}
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         return sum((d.helper_loss(model, own) for d, own in self._each(device)), torch.zeros(()))

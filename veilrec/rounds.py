@@ -16,7 +16,7 @@ from veilrec.errors import BadInput, ClientFailed
 from veilrec.evaluation import Evaluation, Scored, candidates, evaluate, scorer
 from veilrec.keys import Keys
 from veilrec.model import Recommender
-from veilrec.params import Params, Scope, part_of
+from veilrec.params import Message, Params, Scope, part_of
 from veilrec.plan import Plan
 from veilrec.portion import Portion
 from veilrec.protocol import Protocol, State
@@ -173,6 +173,9 @@ class Federation:
             uploads = local.upload(task, portion, situation, trained)
             message = {**uploads.values, "examples": uploads.examples}
             wire.check(message, self._schema, lead=(len(chunk),))
+            if uploads.posts.values:
+                posts: Message = {**uploads.posts.values}
+                wire.check(posts, self._announced, lead=(len(uploads.posts.owner),), sender="post")
         except Exception as cause:
             raise _Failed(phase, chunk, cause) from cause
         trained_state = {**trained.params, **trained.optimiser}
@@ -238,6 +241,10 @@ class Federation:
     @cached_property
     def _schema(self) -> wire.Schema:
         return self.protocol.schema(self.model, self.plan.dtype)
+
+    @cached_property
+    def _announced(self) -> wire.Schema:
+        return self.defence.announce(self.model, self.plan.dtype)
 
     @cached_property
     def candidates(self) -> Tensor | None:
