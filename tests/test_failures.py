@@ -150,7 +150,8 @@ def test_what_cannot_work_is_refused_before_any_work(
 
 
 def test_a_user_who_has_touched_everything_can_go_without_negatives() -> None:
-    run(federation(everything_touched(), FedMF(3, dim=2), negatives=0), 2)
+    state = run(federation(everything_touched(), FedMF(3, dim=2), negatives=0), 2)
+    assert state.server["item"].isfinite().all()
 
 
 @settings(max_examples=40)

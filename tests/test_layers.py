@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [  # each may import only from the rows above it
     {"errors"},
-    {"disk", "keys", "params"},
+    {"disk", "keys", "params", "toml"},
     {"interactions", "metrics", "steps", "store", "tensors"},
     {"clients"},
     {"model", "plan", "portion"},

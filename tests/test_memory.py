@@ -37,3 +37,24 @@ def test_peak_memory_of_two_rounds(world: tuple[int, int, int, float, int, float
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=900, check=True
     )
     assert int(done.stdout) / 1024**2 < limit  # GB
+
+
+TEN = """
+from functools import partial
+from veilrec import Experiment, FedNCF, Plan, synthetic
+
+world = synthetic(users=400, items=300)
+for seed in range(10):
+    Experiment(world, partial(FedNCF, dim=32), plan=Plan(rounds=3, evaluate_every=3), seed=seed).run()
+    print([line for line in open("/proc/self/status") if line.startswith("VmRSS")][0].split()[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_ten_runs_in_one_process_end_where_the_first_one_did() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TEN], capture_output=True, text=True, timeout=300, check=True
+    )
+    after = [int(line) for line in done.stdout.split()]
+    assert len(after) == 10
+    assert after[-1] < 1.1 * after[0]

@@ -36,7 +36,8 @@ def test_impossible_values_are_refused_by_name(name: str, value: Any) -> None:
     "settings", [{}, {"negatives": 0}, {"lr": 0.0}, {"lr": {"user": 0.1}}, {"cohort": 1e-9}, {"chunk": 0}]
 )
 def test_possible_values_are_taken(settings: dict[str, Any]) -> None:
-    Plan(**settings)
+    plan = Plan(**settings)
+    assert {name: getattr(plan, name) for name in settings} == settings
 
 
 def test_what_follows_from_a_plan() -> None:

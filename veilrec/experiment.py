@@ -11,6 +11,7 @@ from typing import Protocol as Shape
 
 import torch
 
+from veilrec import toml
 from veilrec.attack import Attack, Threat
 from veilrec.clients import Clients
 from veilrec.defence import Chain, Defence
@@ -26,7 +27,7 @@ from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
-from veilrec.runs.fingerprint import describe, fingerprint, toml
+from veilrec.runs.fingerprint import describe, fingerprint
 from veilrec.runs.inference import inference
 from veilrec.runs.interrupt import stoppable
 from veilrec.runs.session import Session
@@ -166,7 +167,7 @@ class Experiment:
             if (place / RESULT).exists():
                 return _finished(place, mark)
             if out is not None:
-                folder.write_recipe(place, toml(settings) if recipe is None else recipe.toml())
+                folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
                     save_world(place, self.data)
             session = Session(

@@ -146,38 +146,29 @@ def _order(
     time: Tensor | None,
     split_seed: int,
 ) -> Tensor:
-    """The order of the events: by user, time, keyed hash of (user, item), and at last by rating."""
-    order = torch.arange(len(user))
-    for column in (time, user):  # least significant first; every sort is stable
-        if column is not None:
-            order = order[column[order].argsort(stable=True)]
-    return _ties_broken(order, user, item, user_ids, item_ids, rating, time, split_seed)
+    """The order of the events: by user, time, keyed hash of (user, item), and at last by rating.
 
-
-def _ties_broken(
-    order: Tensor,
-    user: Tensor,
-    item: Tensor,
-    user_ids: Sequence[str],
-    item_ids: Sequence[str],
-    rating: Tensor | None,
-    time: Tensor | None,
-    split_seed: int,
-) -> Tensor:
-    """The order with runs of equal user and time sorted by the keyed hash, and at last by rating."""
+    Only runs of equal user and time are hashed: they are few, and the rest is in order by then.
+    """
+    order = _sorted_by(time, user)
     same = user[order].diff() == 0  # [events - 1] as the one before
     if time is not None:
         same &= time[order].diff() == 0
     starts = torch.cat([torch.ones(min(1, len(order)), dtype=torch.bool), ~same])
-    tied = torch.nonzero(~(starts & torch.cat([~same, starts[:1]]))).squeeze(1)  # neither neighbour is equal
+    tied = torch.nonzero(~(starts & torch.cat([~same, starts[:1]]))).squeeze(1)  # equal to a neighbour
     event, run = order[tied], starts.cumsum(0)[tied]
     keys = Keys.seed(split_seed).fold("ties")
     tie = keys.fold(id_hashes(user_ids)[user[event]]).fold(id_hashes(item_ids)[item[event]]).value
-    inner = torch.arange(len(event))
-    for column in (None if rating is None else rating[event], tie, run):
-        if column is not None:
-            inner = inner[column[inner].argsort(stable=True)]
-    return order.index_copy(0, tied, event[inner])
+    return order.index_copy(0, tied, event[_sorted_by(None if rating is None else rating[event], tie, run)])
+
+
+def _sorted_by(*columns: Tensor | None) -> Tensor:
+    """The order by several columns, the least significant first; a missing one decides nothing."""
+    there = [column for column in columns if column is not None]
+    order = torch.arange(len(there[-1]))
+    for column in there:
+        order = order[column[order].argsort(stable=True)]
+    return order
 
 
 def _first_of_pair(user: Tensor, item: Tensor, n_items: int) -> Tensor:

@@ -99,7 +99,7 @@ def test_what_is_written_is_the_same_recipe(tmp_path: Path) -> None:
 def test_any_recipe_reads_back(
     tmp_path_factory: pytest.TempPathFactory, rounds: int, cohort: float, lr: Any, ks: list[int], seed: int
 ) -> None:
-    from veilrec.recipe import toml
+    from veilrec import toml
 
     plan = {"rounds": rounds, "cohort": cohort, "lr": lr}
     text = toml.write({"seed": seed, "plan": plan, "evaluation": {"ks": ks}})

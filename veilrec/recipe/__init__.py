@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from veilrec import catalogue, plugins
+from veilrec import catalogue, plugins, toml
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 from veilrec.plugins import Plugin
-from veilrec.recipe import assembly, toml
+from veilrec.recipe import assembly
 from veilrec.recipe.sections import LISTED, resolve
 from veilrec.recipe.source import SWEEP, Source
 from veilrec.settings import plain

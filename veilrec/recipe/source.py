@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from veilrec import toml
 from veilrec.errors import BadInput
-from veilrec.recipe import toml
 from veilrec.recipe.sections import SECTIONS
 
 __all__ = ["Source"]

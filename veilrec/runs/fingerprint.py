@@ -16,7 +16,7 @@ from veilrec.interactions import Interactions
 from veilrec.model import Recommender
 from veilrec.tensors import raw
 
-__all__ = ["data_fingerprint", "describe", "fingerprint", "toml"]
+__all__ = ["data_fingerprint", "describe", "fingerprint"]
 
 IDLE = {("plan", "workers"), ("data", "path"), ("plugin", "path")}  # settings that change no bit of a result
 
@@ -55,32 +55,6 @@ def _without_idle(section: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: entry for name, entry in value.items() if (section, name) not in IDLE}
     return [_without_idle(section, entry) for entry in value] if isinstance(value, list) else value
-
-
-def toml(settings: Mapping[str, Any]) -> str:
-    """What `describe` told, as a recipe: tables and lists of tables on top, everything else within lines."""
-    plain, blocks = [], []
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            blocks.append(f"[{name}]\n{_lines(value)}")
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            blocks += [f"[[{name}]]\n{_lines(entry)}" for entry in value]
-        else:
-            plain.append(f"{name} = {_text(value)}\n")
-    return "\n".join(["".join(plain), *blocks])
-
-
-def _lines(table: Mapping[str, Any]) -> str:
-    return "".join(f"{json.dumps(k) if not k.isidentifier() else k} = {_text(v)}\n" for k, v in table.items())
-
-
-def _text(value: Any) -> str:
-    """A value in TOML: JSON but for tables and numbers that are not finite."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{json.dumps(k)} = {_text(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(_text(entry) for entry in value)}]"
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def data_fingerprint(data: Interactions) -> str:

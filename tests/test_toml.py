@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilrec.errors import BadInput
-from veilrec.recipe.toml import read, value_of, write
+from veilrec.toml import read, value_of, write
 
 NAMES = st.text(max_size=8)
 SCALARS = st.one_of(
