@@ -50,6 +50,7 @@ for seed in range(10):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_ten_runs_in_one_process_end_where_the_first_one_did() -> None:
     done = subprocess.run(

@@ -19,7 +19,7 @@ from veilrec.model import Recommender
 
 __all__ = ["Workers", "workers"]
 
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # as <malloc.h> numbers them
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # as <malloc.h> numbers them
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -65,7 +65,7 @@ def _keep_freed_blocks() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        for option, size in ((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 128 << 20), (TOP_PAD, 32 << 20)):
+        for option, size in ((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 24 << 20), (ARENA_MAX, 3)):
             mallopt(option, size)
 
 
