@@ -27,6 +27,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"sharing": "private"},
         {"head": (8,)},
     ],
+    "Laplace": [{"rows": "all", "what": "change", "clip": 0.1, "epsilon": 20.0}],
+    "Gaussian": [{"clip_by": "norm", "what": "change", "scale": 0.01, "parts": ("item", "mlp1")}],
     "FedAvg": [
         {"weigh": "touched"},
         {"weigh": "examples"},

@@ -83,6 +83,19 @@ def goals(protocol_lr: float = LR) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Classifying(Defence):
+    """A shared classifier of the user vector; its gradient tells everybody's gender."""
+
+    def attach(self, model: Recommender) -> Recommender:
+        head = nn.Sequential(nn.Linear(model.dim, 8), nn.ReLU(), nn.Linear(8, 2))
+        return with_part(model, "adversary", head, Part(Scope.SHARED))
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        logits = model.get_submodule("adversary")(model.represent(device.batch))
+        return nn.functional.cross_entropy(logits, device.batch.attributes["gender"])
+
+
+@dataclass(frozen=True)
 class Idle(Defence):
     """A shared part that no loss ever reads."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.worlds import checkerboard
-from veilrec.attack import Attack, Threat
+from veilrec.attack import Attack, Seen, Task
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.experiment import Experiment
@@ -24,7 +24,8 @@ from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.recorder import Recorder
-from veilrec.transcript import Record, Transcript
+from veilrec.threat import Threat
+from veilrec.transcript import Record
 from veilrec.wire import Schema, Spec
 
 MODEL = partial(FedMF, dim=4, user="exposed")
@@ -74,35 +75,38 @@ def test_rounds_of_unlearning_draw_other_numbers_than_those_of_training() -> Non
 class NearestKnown(Attack):
     """The label of the known user whose uploaded vector points most nearly the same way."""
 
-    def infer(self, seen: Transcript, known: Tensor, classes: int) -> Tensor:
-        exchange = seen.exchange(seen.rounds[-1])
-        vector = torch.zeros(len(known), 4)
-        value = exchange.received.values["user"]
-        assert isinstance(value, Tensor)
-        vector[exchange.received.cohort] = value[:, 0]
-        told = (known >= 0).nonzero().squeeze(1)
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        vector = torch.zeros(len(task.known), 4)
+        for exchange in seen.probe():
+            value = exchange.received.values["user"]
+            assert isinstance(value, Tensor)
+            vector[exchange.received.cohort] = value[:, 0]
+        told = task.labelled
         alike = torch.nn.functional.normalize(vector) @ torch.nn.functional.normalize(vector[told]).T
-        return torch.nn.functional.one_hot(known[told[alike.argmax(1)]], classes).double()
+        return torch.nn.functional.one_hot(task.known[told[alike.argmax(1)]], task.classes).double()
 
 
-def test_an_attack_reads_the_last_round_and_stands_beside_the_majority() -> None:
+def test_an_attack_sees_every_user_once_and_stands_beside_the_majority() -> None:
     plan = Plan(rounds=60, evaluate_every=60, lr=3.0)
-    threat = Threat("gender", 0.25)
+    threat = Threat(("gender",), 0.25)
     result = Experiment(
         checkerboard(), MODEL, plan=plan, attacks={"nearest": NearestKnown()}, threat=threat
     ).run()
-    found = result.attacks["nearest"]
-    assert (found["known"], found["targets"], found["attribute"]) == (6, 18, "gender")
-    assert found["majority"] == pytest.approx(0.5, abs=0.2)
-    assert found["accuracy"] > 0.9  # in this world gender decides what people like
-    assert found["rounds"] == [60]
+    audit = result.privacy["custom"]
+    assert audit["sees"] == "one upload of every user on the state of round 60, after every defence"
+    found = audit["attributes"]["gender"]
+    assert (found["known"], found["targets"], found["counts"]) == (6, 18, [12, 12])
+    assert found["floors"]["majority"]["micro_f1"] == pytest.approx(0.5, abs=0.01)
+    nearest = found["attackers"][0]
+    assert nearest["scores"]["micro_f1"]["value"] > 0.9  # in this world gender decides what people like
+    assert found["verdict"]["attacker"] == "nearest"
 
 
 def test_an_attack_on_an_attribute_that_is_not_there_is_refused() -> None:
     experiment = Experiment(
-        checkerboard(), MODEL, attacks={"nearest": NearestKnown()}, threat=Threat("shoe size")
+        checkerboard(), MODEL, attacks={"nearest": NearestKnown()}, threat=Threat(("shoe size",))
     )
-    with pytest.raises(BadInput, match=r"threat\.attribute"):
+    with pytest.raises(BadInput, match=r"threat\.attributes"):
         experiment.run()
 
 

@@ -1,56 +1,165 @@
-"""The contract of an attack: a transcript and a few known labels in, scores for everyone out."""
+"""The contract of an attack: what was seen and a few known labels in, scores for everyone out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
-import torch
 from torch import Tensor
 
-from veilrec.errors import BadInput
-from veilrec.keys import Keys
+from veilrec.model import Recommender
 from veilrec.transcript import Transcript
+from veilrec.uploads import Exchange
+from veilrec.wire import Schema
 
-__all__ = ["Attack", "Threat"]
+__all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
+
+GRANTS = {  # what a threat model may add to what the server saw, as every table prints it
+    "interactions": "which items each user touched in training",
+    "user_vectors": "the user vectors, although they are not uploaded",
+}
 
 
 @dataclass(frozen=True)
-class Threat:
-    """Who attacks: what they want and whose labels they already have.
+class Public:
+    """What whoever runs the server knows without any upload: the method itself.
 
     Attributes:
-        attribute: What the attacker is after.
-        known: The share of users whose label the attacker has; drawn after training.
-        stratified: Take that share of each class, so that no class is missing.
+        model: The architecture; its weights mean nothing.
+        schema: What one device may upload.
+        gradients: Whether devices send gradients of the SHARED parts, or their trained weights.
+        rate: The one local rate of plain SGD in a single step; None where an update is no multiple of one.
+        seats: ``[clients, seats]`` which user sits where, -1 for an empty seat.
+        n_users: How many users there are.
     """
 
-    attribute: str = "gender"
-    known: float = 0.2
-    stratified: bool = True
+    model: Recommender
+    schema: Schema
+    gradients: bool
+    rate: float | None
+    seats: Tensor
+    n_users: int
 
-    def __post_init__(self) -> None:
-        if not 0 < self.known < 1:
-            raise BadInput("threat.known", f"{self.known} is no share", "give a number between 0 and 1")
 
-    def draw(self, label: Tensor, tags: Tensor, keys: Keys) -> Tensor:
-        """``label [users]`` with all but the known ones set to -1; `tags` are hashes of the users' ids."""
-        order = keys.fold("known").fold(tags).uniform(dtype=torch.float64)  # [users]
-        known = torch.zeros_like(label, dtype=torch.bool)
-        group = label if self.stratified else label.clamp(max=0)
-        for name in group[label >= 0].unique():
-            members = (group == name).nonzero().squeeze(1)
-            count = max(1, round(self.known * len(members)))
-            known[members[order[members].argsort()[:count]]] = True
-        return torch.where(known, label, -1)
+@dataclass(frozen=True)
+class Granted:
+    """Knowledge beyond the transcript that a threat model names; None for what it does not grant.
+
+    Attributes:
+        interactions: ``[e]`` users and ``[e]`` items, the training events.
+        user_vectors: ``[users, dim]`` what stands for each user.
+    """
+
+    interactions: tuple[Tensor, Tensor] | None = None
+    user_vectors: Tensor | None = None
+
+
+class Seen:
+    """All that an attacker has: the transcript, what everybody knows of the method, and what is granted.
+
+    Attributes:
+        public: What everybody knows of the method; None where there is no federation.
+        granted: What the threat model grants beyond the transcript.
+        kept: The rounds of training that were kept, if any.
+    """
+
+    def __init__(
+        self,
+        public: Public | None,
+        probe: Callable[[], Iterator[Exchange]],
+        granted: Granted | None = None,
+        kept: Transcript | None = None,
+    ) -> None:
+        self.public, self.granted, self.kept = public, granted or Granted(), kept
+        self._probe = probe
+        self._read: dict[Any, Any] = {}
+
+    @classmethod
+    def of_vectors(cls, vectors: Tensor) -> Seen:
+        """What an outsider has who holds a vector of every user, ``[users, dim]``, and nothing else."""
+        return cls(None, lambda: iter(()), Granted(user_vectors=vectors))
+
+    def probe(self) -> Iterator[Exchange]:
+        """The probe round, chunk by chunk: every client once, on the selected state, after every defence."""
+        return self._probe()
+
+    def once(self, key: Any, read: Callable[[], Any]) -> Any:
+        """What `read` finds, kept for whoever asks for the same again."""
+        if key not in self._read:
+            self._read[key] = read()
+        return self._read[key]
+
+
+class Task(NamedTuple):
+    """One thing to find out.
+
+    Attributes:
+        known: ``[users]`` the labels the attacker has, -1 for all others; of a continuous attribute the
+            values as floats, NaN for all others.
+        classes: How many classes there are; 0 for a continuous attribute.
+        seed: Of whatever the attack draws.
+        attribute: What it is called.
+    """
+
+    known: Tensor
+    classes: int
+    seed: int = 0
+    attribute: str = ""
+
+    @property
+    def labelled(self) -> Tensor:
+        """``[k]`` the users whose label is known."""
+        there = ~self.known.isnan() if self.known.is_floating_point() else self.known >= 0
+        return there.nonzero().squeeze(1)
 
 
 class Attack(ABC):
-    """An attack reads the transcript and the known labels and nothing else; it cannot import the data."""
+    """An attack reads what was seen and the known labels and nothing else; it cannot import the data.
+
+    Attributes:
+        oracle: True where the attack uses what no real attacker has, and every table must say so.
+    """
+
+    oracle: ClassVar[bool] = False
+
+    @property
+    def family(self) -> str:
+        """What kind of attacker it is; the verdict takes the worst of several families."""
+        return "other"
 
     @abstractmethod
-    def infer(self, seen: Transcript, known: Tensor, classes: int) -> Tensor:
-        """Score every class for every user: ``known [users]``, -1 unknown, to ``[users, classes]``.
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        """Score every class for every user, ``[users, classes]``; of a continuous attribute, ``[users, 1]``.
 
         Scores rather than labels, because a threshold is somebody else's choice; the guess is the highest.
         """
+
+    def infer_all(self, seen: Seen, tasks: Sequence[Task]) -> list[Tensor]:
+        """`infer` for many tasks; override it where doing them together is faster."""
+        return [self.infer(seen, task) for task in tasks]
+
+    def stages(self, seen: Seen, task: Task) -> Tensor:
+        """``[stages, users, classes]`` the scores while the attack learns, for an oracle to choose from."""
+        return self.infer(seen, task)[None]
+
+    def unfold(self) -> Mapping[str, Attack]:
+        """The attacks that this entry stands for, by the name that tells them apart; most stand for one."""
+        return {"": self}
+
+    def answers(self, seen: Seen, task: Task) -> bool:
+        """Whether the attack can say anything about such a task at all."""
+        return task.classes > 0
+
+    def notes(self, seen: Seen) -> dict[str, Any]:
+        """What must be said beside its scores: width of what it read, what was lost on the way, …"""
+        return {}
+
+
+class Pairs(ABC):
+    """An attack on interactions: which items did a user touch, from that user's upload alone."""
+
+    @abstractmethod
+    def pairs(self, public: Public, exchange: Exchange) -> Tensor:
+        """``[clients of the chunk, items]`` higher where an item was more likely touched."""

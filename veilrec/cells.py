@@ -13,7 +13,7 @@ from veilrec.errors import BadInput
 from veilrec.experiment import Experiment, Written
 from veilrec.result import RESULT, Result
 
-__all__ = ["INDEX", "Cell", "run_cells"]
+__all__ = ["INDEX", "Cell", "run_cells", "runs_in"]
 
 INDEX, VERSION = "index.json", 1
 NAME = re.compile(r"(?!\.)[\w.=,+-]{1,200}")
@@ -53,6 +53,23 @@ def run_cells(cells: Sequence[Cell], out: Path, *, resume: bool = False, **optio
         )
     _write_index(cells, out)
     return results
+
+
+def runs_in(place: Path) -> list[Path]:
+    """The finished runs that a folder means: itself, or the cells that its index lists.
+
+    Raises:
+        BadInput: Where it is neither, or where no cell is finished.
+    """
+    if not place.is_dir():
+        raise BadInput(place, "no such folder", "name a run directory")
+    if (place / RESULT).exists() or not (place / INDEX).exists():
+        return [place]
+    names = [str(cell["name"]) for cell in read_json(place / INDEX)["cells"]]
+    found = [place / name for name in names if (place / name / RESULT).exists()]
+    if not found:
+        raise BadInput(place, "no finished run is in it", "finish it with --resume")
+    return found
 
 
 def _check(cells: Sequence[Cell], out: Path, resume: bool) -> None:

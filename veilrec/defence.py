@@ -11,7 +11,7 @@ interactions → clients → local training → uploads → server ⟳ … → t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from veilrec.clients import Clients
 from veilrec.keys import Keys
+from veilrec.mechanism import Mechanism
 from veilrec.model import Device, Recommender, overrides
 from veilrec.params import Message, Params
-from veilrec.protocol import State
+from veilrec.protocol import Protocol, State
 from veilrec.wire import Schema
 
 if TYPE_CHECKING:
@@ -99,6 +100,18 @@ class Defence:
         """Device, last thing before the wire: change what leaves."""
         return upload
 
+    def whole(self, model: Recommender) -> int:
+        """How many values of item tables an upload holds because `on_upload` sends them up whole."""
+        return 0
+
+    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
+        """The noise of `on_upload`, as far as its worth can be proved; the ledger counts on nothing else.
+
+        Raises:
+            BadInput: Where the defence cannot act on what the protocol sends.
+        """
+        return ()
+
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
         """Server, after each round: True ends training."""
         return False
@@ -160,6 +173,19 @@ class Chain(Defence):
         for defence, own in self._each(device):
             upload = defence.on_upload(upload, own)
         return upload
+
+    def whole(self, model: Recommender) -> int:
+        return sum(defence.whole(model) for defence in self.of)
+
+    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
+        """What each declares; a table that one has sent up whole stays whole for those after it."""
+        declared: list[Mechanism] = []
+        for place, defence in enumerate(self.of):
+            whole = {m.name for m in declared if m.rows == "all"}
+            for mechanism in defence.declares(model, protocol):
+                rows = "all" if mechanism.name in whole else mechanism.rows
+                declared.append(replace(mechanism, rows=rows, place=place))
+        return tuple(declared)
 
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
         return any(defence.stop(state, history) for defence in self.of)

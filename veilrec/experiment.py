@@ -12,7 +12,7 @@ from typing import Protocol as Shape
 import torch
 
 from veilrec import toml
-from veilrec.attack import Attack, Threat
+from veilrec.attack import Attack
 from veilrec.clients import Clients
 from veilrec.defence import Chain, Defence
 from veilrec.defences.none import Undefended
@@ -27,12 +27,13 @@ from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
+from veilrec.runs.audits import Examiner
 from veilrec.runs.fingerprint import describe, fingerprint
-from veilrec.runs.inference import inference
 from veilrec.runs.interrupt import stoppable
 from veilrec.runs.session import Session
 from veilrec.runs.training import Progress
 from veilrec.runs.world import IDS, save_world
+from veilrec.threat import Threat
 from veilrec.transcript import Record
 
 __all__ = ["Experiment", "Written"]
@@ -59,7 +60,7 @@ class Experiment:
         data: The log.
         model: Makes the recommender for so many items and so many users a device.
         protocol, defence, plan, evaluation: How it is trained, guarded and judged.
-        attacks, threat: Who tries to find out what, by name.
+        attacks, threat: Who tries to find out what, by name; with a threat alone, all our families do.
         record: What is written down of what the server saw.
         seed: A seed is a whole run: initial weights, sampling, negatives, noise.
         silos: Clients with many users each; 0 for one user a client.
@@ -171,28 +172,28 @@ class Experiment:
                 if world and not (place / IDS).exists():
                     save_world(place, self.data)
             session = Session(
-                federation, self.data, self._record, place, out is not None, progress or _silent, self._infer
+                federation,
+                self.data,
+                self._record,
+                place,
+                out is not None,
+                progress or _silent,
+                Examiner.of(self.data, self.threat, self.attacks, self.seed),
             )
             return session.run(stop, checkpoint_seconds, mark, settings)
 
     @property
     def _record(self) -> Record:
         """What is written down: at least the last round, where attacks will read it."""
-        return replace(self.record, last=max(1, self.record.last)) if self.attacks else self.record
-
-    def _infer(self, transcript: Path) -> dict[str, Any]:
-        if not self.attacks or self.threat is None:
-            return {}
-        return inference(self.attacks, self.threat, transcript, self.data, self.seed)
+        return replace(self.record, last=max(1, self.record.last)) if self.threat else self.record
 
     def _check_threat(self) -> None:
-        if not self.attacks:
-            return
-        if self.threat is None or self.threat.attribute not in self.data.attributes:
-            wanted = "" if self.threat is None else self.threat.attribute
-            raise BadInput(
-                "threat.attribute", f'no attribute "{wanted}"', nearest(wanted, self.data.attributes)
-            )
+        if self.attacks and self.threat is None:
+            raise BadInput("threat", "attacks without a threat", "say who attacks what, e.g. Threat()")
+        for name in () if self.threat is None else self.threat.attributes:
+            known = [*self.data.attributes, *self.data.values]
+            if name not in known:
+                raise BadInput("threat.attributes", f'no attribute "{name}"', nearest(name, known))
 
     def _check_consent(self) -> None:
         for name in self.consent if isinstance(self.consent, Mapping) else ():

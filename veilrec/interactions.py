@@ -26,6 +26,7 @@ class Interactions:
         rating, time: ``[events]`` or None, as in the source.
         attributes: What an attacker may be after, e.g. ``{"gender": [users]}``; -1 is unknown.
         classes: The name of each class of each attribute, by class number.
+        values: Continuous attributes, ``[users]`` float64, e.g. ages in years; NaN is unknown.
         features: ``[users, width]`` what a device knows about its own user, if anything.
         texts: One title per item, where known.
         report: What was dropped on the way in and why, as sentences.
@@ -42,6 +43,7 @@ class Interactions:
     time: Tensor | None = None
     attributes: Mapping[str, Tensor] = field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    values: Mapping[str, Tensor] = field(default_factory=dict)
     features: Tensor | None = None
     texts: Sequence[str] | None = None
     report: Sequence[str] = ()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Keys", "hash_text"]
+__all__ = ["Keys", "hash_text", "laplace_of", "normal_of"]
 
 WORD = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -63,6 +63,14 @@ class Keys(NamedTuple):
         lead = self.value.reshape((*self.value.shape, *(1 for _ in shape)))
         return _mix(lead + (position + 1) * _signed(GOLDEN))
 
+    def rows(self, row: Tensor, width: int) -> Tensor:
+        """Some rows of a table of words, ``[*row.shape, width]``: those that ``words(n, width)`` has there.
+
+        ``row`` broadcasts against ``value``.
+        """
+        first = self.value + (row * width + 1) * _signed(GOLDEN)
+        return _mix(first[..., None] + torch.arange(width, device=row.device) * _signed(GOLDEN))
+
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """In the open interval (0, 1): 23 random bits in float32, 52 in float64."""
         bits = 52 if dtype == torch.float64 else 23
@@ -70,17 +78,11 @@ class Keys(NamedTuple):
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Standard normal by Box and Muller, one word each: 32 bits of radius, 32 of angle."""
-        words = self.words(*shape)
-        radius = (_shift(words, 32).to(torch.float64) + 0.5) * 2.0**-32
-        angle = (words & 0xFFFFFFFF).to(torch.float64) * (2 * math.pi * 2.0**-32)
-        return ((-2 * radius.log()).sqrt() * angle.cos()).to(dtype)
+        return normal_of(self.words(*shape)).to(dtype)
 
     def laplace(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Laplace with scale 1: 48 bits of magnitude and one of sign."""
-        words = self.words(*shape)
-        magnitude = -((_shift(words, 16).to(torch.float64) + 0.5) * 2.0**-48).log()
-        sign = ((words & 1) * 2 - 1).to(torch.float64)
-        return (sign * magnitude).to(dtype)
+        return laplace_of(self.words(*shape)).to(dtype)
 
     def integers(self, high: int | Tensor, *shape: int) -> Tensor:
         """Whole numbers from 0 to ``high - 1``, for high below 2³¹."""
@@ -105,6 +107,19 @@ class Keys(NamedTuple):
 def below(words: Tensor, high: int | Tensor) -> Tensor:
     """Random words to whole numbers under `high` (below 2³¹), by multiply and shift."""
     return (_shift(words, 32) * high) >> 32
+
+
+def normal_of(words: Tensor) -> Tensor:
+    """Random words to standard normal numbers in float64; `Keys.normal` says how."""
+    radius = _shift(words, 32).to(torch.float64).add_(0.5).mul_(2.0**-32)
+    angle = (words & 0xFFFFFFFF).to(torch.float64).mul_(2 * math.pi * 2.0**-32)
+    return radius.log_().mul_(-2).sqrt_().mul_(angle.cos_())
+
+
+def laplace_of(words: Tensor) -> Tensor:
+    """Random words to Laplace numbers in float64; `Keys.laplace` says how."""
+    downwards = _shift(words, 16).to(torch.float64).add_(0.5).mul_(2.0**-48).log_()  # minus the magnitude
+    return downwards.mul_((words & 1).mul_(-2).add_(1))
 
 
 def hash_text(text: str) -> int:

@@ -31,6 +31,8 @@ class Plan:
         chunk: Devices trained at once: memory, never results. 0 chooses what fits a cache; more on a GPU.
         workers: Threads that train chunks side by side; they change no bit.
         precision: Of the weights: float32, or float64 for tests.
+        budget: Stop before the round in which the ε of all of somebody's uploads together would exceed this;
+            0 for no budget.
     """
 
     rounds: int = 100
@@ -45,6 +47,7 @@ class Plan:
     chunk: int = 0
     workers: int = 2
     precision: Literal["float32", "float64"] = "float32"
+    budget: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -52,6 +55,10 @@ class Plan:
                 raise BadInput(f"plan.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
         if not 0 < self.cohort <= 1:
             raise BadInput("plan.cohort", f"{self.cohort} is no share", "give a number above 0 and up to 1")
+        if not 0 <= self.budget < float("inf"):
+            raise BadInput(
+                "plan.budget", f"{self.budget} is no ε", "give a number above 0, or 0 for no budget"
+            )
         rates = list(self.lr.values()) if isinstance(self.lr, Mapping) else [self.lr]
         if not all(0 <= rate < float("inf") for rate in rates):
             raise BadInput("plan.lr", f"{self.lr} is no learning rate", "give a finite number from 0 upwards")
@@ -66,16 +73,22 @@ class Plan:
         """How devices step."""
         return Stepper(self.optimiser, self.lr)
 
-    def chunk_on(self, device: torch.device, events: int) -> int:
-        """Devices trained at once, the largest of which has so many events."""
-        if self.chunk or device.type != "cpu":
-            return self.chunk or ON_GPU
-        return max(1, min(MOST, AT_ONCE // min(events, self.batch)))
+    def chunk_on(self, device: torch.device, events: int, whole: int = 0) -> int:
+        """Devices trained at once, the largest of which has so many events.
+
+        Each uploads so many values of tables that go up whole: a chunk's uploads are held at once.
+        """
+        if self.chunk:
+            return self.chunk
+        if device.type != "cpu":
+            return max(1, min(ON_GPU, HELD_ON_GPU // max(1, whole)))
+        return max(1, min(MOST, AT_ONCE // min(events, self.batch), HELD // max(1, whole)))
 
 
 AT_ONCE = 4096  # events in a step of a chunk: their activations fit the cache of a CPU
 MOST = 256  # devices in a chunk
 ON_GPU = 2048  # devices in a chunk on a GPU
+HELD, HELD_ON_GPU = 1 << 24, 1 << 28  # values in the uploads of a chunk, where tables go up whole
 LEAST = {
     "rounds": 1,
     "epochs": 1,

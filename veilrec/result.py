@@ -12,7 +12,7 @@ from veilrec.errors import BadInput, Corrupted
 
 __all__ = ["RESULT", "Result", "Utility"]
 
-RESULT, VERSION = "result.json", 1
+RESULT, VERSION = "result.json", 2
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,10 @@ class Result:
         environment: Versions, device, cores.
         data: Counts, and what was dropped on the way in.
         settings: The experiment in plain words and numbers.
-        attacks: What attacks found out, by name.
+        privacy: What attacks found out, by the name of their protocol.
+        ledger: What the defences guarantee formally, per upload and over the run, or that they do not.
+        curves: Metrics by round.
+        utility_replicates: Bootstrap replicates of the selecting metric, keyed by user: two runs pair up.
         files: The other files of the run directory, by name, with checksum and size.
         fingerprint, data_fingerprint: Hashes of recipe and data together, and of the data.
     """
@@ -66,7 +69,10 @@ class Result:
     settings: Mapping[str, Any]
     fingerprint: str
     data_fingerprint: str
-    attacks: Mapping[str, Any] = field(default_factory=dict)
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    ledger: Mapping[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, Any] = field(default_factory=dict)
+    utility_replicates: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:

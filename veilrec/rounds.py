@@ -107,7 +107,7 @@ class Federation:
             while state.round < last:
                 partial: Params = {}
                 row, posts = {"round": state.round + 1, "clients": 0, "loss": 0.0}, state.posts
-                for sent, uploads, kept in self._work(pool, state, self.sample(state.round), trains):
+                for sent, uploads, kept in self.work(pool, state, self.sample(state.round), trains):
                     partial = self.protocol.absorb(state, partial, uploads)  # in the order of the chunks
                     state.devices.put(uploads.cohort, kept)
                     posts = posts.merge(uploads.posts)
@@ -126,7 +126,7 @@ class Federation:
 
     def sample(self, round: int) -> Tensor:
         """``[c]`` the clients of a round, ascending: a share of those that have events."""
-        able = self._able
+        able = self.able
         n = max(1, round_half_up(self.plan.cohort * len(able)))
         if n == len(able):
             return able
@@ -181,7 +181,7 @@ class Federation:
         trained_state = {**trained.params, **trained.optimiser}
         return sent, uploads, {name: trained_state[name].detach() for name in own}
 
-    def _work(
+    def work(
         self, pool: Workers, state: State, cohort: Tensor, trains: Container[str] | None
     ) -> Iterator[Done]:
         """A cohort's work, chunk by chunk, in order; a failure is traced to a client that fails alone."""
@@ -229,7 +229,8 @@ class Federation:
         return {n: w.to(self.plan.dtype) if w.is_floating_point() else w for n, w in params.items()}
 
     @cached_property
-    def _able(self) -> Tensor:
+    def able(self) -> Tensor:
+        """``[c]`` the clients that have events."""
         able = [k for k, size in enumerate(self.clients.sizes) if size]
         return torch.tensor(able, device=self.keys.value.device)
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -51,10 +52,12 @@ def write(path: Path, tensors: Mapping[str, Tensor], *, secret: bool = False) ->
     return sink.digest()
 
 
-def write_columns(path: Path, columns: Mapping[str, Column], *, secret: bool = False) -> Digest:
-    """A safetensors file put together from the files of its columns, in blocks."""
+def write_columns(
+    path: Path, columns: Mapping[str, Column], *, secret: bool = False, notes: Mapping[str, str] | None = None
+) -> Digest:
+    """A safetensors file put together from the files of its columns; `notes` go into its header."""
     with atomic(path, secret=secret) as sink:
-        for name in _head(sink, {name: (c.dtype, c.shape) for name, c in columns.items()}):
+        for name in _head(sink, {name: (c.dtype, c.shape) for name, c in columns.items()}, notes or {}):
             with columns[name].path.open("rb") as file:
                 while block := file.read(BLOCK):
                     sink.write(block)
@@ -68,13 +71,15 @@ class Reader:
 
     Attributes:
         names: In the order in which they were given to `write`.
+        notes: What else its header says.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._reading():
             self._file = cast("Any", safe_open(path, framework="pt"))
-            order = json.loads((self._file.metadata() or {}).get("order", "[]"))
+            self.notes: dict[str, str] = dict(self._file.metadata() or {})
+            order = json.loads(self.notes.pop("order", "[]"))
             place = {name: k for k, name in enumerate(order)}
             self.names: list[str] = sorted(self._file.keys(), key=lambda name: place.get(name, len(order)))
 
@@ -109,10 +114,14 @@ def raw(tensor: Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _head(sink: Sink, entries: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]) -> list[str]:
+def _head(
+    sink: Sink,
+    entries: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
+    notes: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """Write the header. Returns the order of the tensors: widest first, so that all are aligned."""
     order = sorted(entries, key=lambda name: (-entries[name][0].itemsize, name))
-    head: dict[str, object] = {"__metadata__": {"order": json.dumps(list(entries))}}
+    head: dict[str, object] = {"__metadata__": {**notes, "order": json.dumps(list(entries))}}
     end = 0
     for name in order:
         dtype, shape = entries[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.params import Rows, part_of
 from veilrec.tensors import Reader
 from veilrec.uploads import Exchange, Posts, Sent, Uploads
-from veilrec.wire import Schema
+from veilrec.wire import Schema, Spec
 
-__all__ = ["Record", "Transcript"]
+__all__ = ["PROBE", "Record", "Transcript"]
 
+PROBE = 0  # the round under which the probe is kept; training counts from 1
 RESERVED = {"cohort", "examples", "sent", "each", "posts"}  # what else lies beside the parts of an upload
 
 
@@ -55,7 +57,9 @@ class Transcript:
     """The server's memory of a run, read from disk as it is asked for.
 
     Attributes:
-        rounds: The rounds that were kept, oldest first.
+        rounds: The rounds of training that were kept, oldest first.
+        probed: Whether the probe was kept, too, as round `PROBE`: every user once, on the selected state.
+        schema: What one device's upload may hold, as the method declared it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,7 +71,9 @@ class Transcript:
                 self._names.setdefault(int(head.removeprefix("r")), []).append(name)
         except ValueError as cause:
             raise Corrupted(f"{path}: no transcript ({cause}); restore the file") from cause
-        self.rounds = sorted(self._names)
+        self.rounds = sorted(set(self._names) - {PROBE})
+        self.probed = PROBE in self._names
+        self.schema = declared(self._file.notes.get("schema", "{}"))
 
     @classmethod
     def open(cls, path: Path) -> Transcript:
@@ -122,3 +128,17 @@ class Transcript:
         values = value.new_zeros(stop - start, width, *value.shape[1:])
         rows[client, place], values[client, place] = row.long(), value
         return Rows(rows, values)
+
+
+def declaration(schema: Schema) -> str:
+    """A schema as text, for the header of a file."""
+    told = {n: [list(spec.shape), str(spec.dtype), spec.table] for n, spec in schema.items()}
+    return json.dumps(told)
+
+
+def declared(text: str) -> Schema:
+    """The reverse of `declaration`."""
+    return {
+        name: Spec(tuple(shape), getattr(torch, dtype.removeprefix("torch.")), table)
+        for name, (shape, dtype, table) in json.loads(text).items()
+    }

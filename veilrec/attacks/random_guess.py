@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from veilrec.attack import Attack
+from veilrec.attack import Attack, Seen, Task
 from veilrec.keys import Keys
-from veilrec.transcript import Transcript
 
 __all__ = ["RandomGuess"]
 
@@ -23,12 +22,17 @@ class RandomGuess(Attack):
     """Reads nothing: draws each user's class with the frequencies seen among the known users.
 
     Attributes:
-        seed: Of the draws.
+        seed: Of the draws, beside that of the task.
     """
 
     seed: int = 0
 
-    def infer(self, seen: Transcript, known: Tensor, classes: int) -> Tensor:
-        share = torch.bincount(known[known >= 0], minlength=classes).double()
-        logits = share.clamp(min=1e-12).log().expand(len(known), classes)
-        return F.one_hot(Keys.seed(self.seed).fold("guess").choose(logits), classes).double()
+    @property
+    def family(self) -> str:
+        return "floor"
+
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        share = torch.bincount(task.known[task.labelled], minlength=task.classes).double()
+        logits = share.clamp(min=1e-12).log().expand(len(task.known), task.classes)
+        keys = Keys.seed(self.seed).fold("guess").fold(task.seed)
+        return F.one_hot(keys.choose(logits), task.classes).double()

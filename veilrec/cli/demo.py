@@ -19,19 +19,39 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 MARKER, MAKER = "demo.json", "veilrec demo"
+REPORT, AUDIT = "report.html", "custom"
 PERSON = "u0042"
 BASE: dict[str, Any] = {
-    "data": {"name": "synthetic"},
+    "data": {"name": "synthetic", "users": 500},
+    "model": {"name": "FedMF", "dim": 16},
     "protocol": {"sends": "gradients", "server": "adam", "server_lr": 0.02},
     "plan": {"rounds": 60, "cohort": 0.5, "batch": 4096, "optimiser": "adam", "lr": 0.05},
     "evaluation": {"candidates": 99, "ks": [5, 10]},
+    "threat": {"attributes": ["gender", "age", "region"]},
+    "attack": [
+        {
+            "name": "AttributeInference",
+            "reads": "updates",
+            "classifiers": ["logistic", "mlp", "forest", "knn"],
+        },
+        {
+            "name": "AttributeInference",
+            "reads": "parameters",
+            "classifiers": ["logistic", "mlp", "forest", "knn"],
+        },
+    ],
 }
-FACTORS = {"name": "FedMF", "dim": 32}
-NETWORK = {"name": "FedNCF", "kind": "neumf", "dim": 32, "head": [32, 16], "tower_dim": 16}
+DEFENCES: dict[str, list[dict[str, Any]]] = {
+    "undefended": [{"name": "none"}],
+    "laplace": [{"name": "Laplace", "what": "gradients", "clip": 0.005, "scale": 0.005, "rows": "all"}],
+    "early-stop": [{"name": "EarlyStop", "rounds": 10}],
+}
 EXPLAINED = """\
 hr@10: how often the film that a person watched last is among ten recommended, out of that film and 99 others.
 Popularity shows everyone the same films; a model that is not above it has learned nothing personal.
-Up and down: what one device sends and receives in a round it takes part in.
+AUC of an attribute: how often the worst of four families of attackers, who sees one upload of everybody and knows
+the attribute of every fifth person, tells two people of different classes apart. 0.50 is chance.
+Watched: the same for "did this person watch this film", from that person's upload alone.
 """
 
 
@@ -43,7 +63,7 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train on an embedded world of synthetic people and see what comes out; no data, no network."""
+    """Train on an embedded world, attack what the server saw, write a report; no data, no network."""
     load_plugins(None)
     recipes = _recipes()
     _make_room(out, list(recipes))
@@ -53,6 +73,7 @@ def demo(
         name: one(recipe, out / name, Job(quiet=quiet), f"{place} of {len(recipes)}: {name}")
         for place, (name, recipe) in enumerate(recipes.items(), 1)
     }
+    _report(out, list(recipes))
     if as_json:
         from dataclasses import asdict
 
@@ -65,22 +86,19 @@ def demo(
     _print(results, out)
 
 
-def _recipes() -> dict[str, Any]:
-    """FedMF under each defence that asks for nothing, and FedNCF without one, by folder."""
-    from veilrec import catalogue
-    from veilrec.recipe import Recipe
-    from veilrec.settings import REQUIRED
+def _report(out: Path, runs: list[str]) -> None:
+    """The page of all runs, with a map of people: these do not exist."""
+    from veilrec.cli.report import user_maps, write_report
 
-    defences = [
-        name
-        for name, entry in catalogue.entries("defences").items()
-        if all(option.default is not REQUIRED for option in catalogue.options(entry).values())
-    ]
-    cells = [(FACTORS, name) for name in defences] + [(NETWORK, "none")]
-    return {
-        f"{model['name']}-{name}": Recipe.of({**BASE, "model": model, "defence": [{"name": name}]}, "demo")
-        for model, name in cells
-    }
+    places = [out / name for name in runs]
+    write_report(places, out / REPORT, title="veilrec demo", maps=user_maps(places))
+
+
+def _recipes() -> dict[str, Any]:
+    """The same model without a defence and with two, by folder."""
+    from veilrec.recipe import Recipe
+
+    return {name: Recipe.of({**BASE, "defence": guards}, "demo") for name, guards in DEFENCES.items()}
 
 
 def _make_room(out: Path, runs: list[str]) -> None:
@@ -90,7 +108,7 @@ def _make_room(out: Path, runs: list[str]) -> None:
     there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
     if there:
         earlier = _earlier(out)
-        others = [name for name in there if name not in {MARKER, *earlier}]
+        others = [name for name in there if name not in {MARKER, REPORT, *earlier}]
         if MARKER not in there or others:
             raise BadInput(
                 out, f"holds {(others or there)[0]}, which no demo left there", "choose another --out"
@@ -118,7 +136,8 @@ def _earlier(out: Path) -> set[str]:
 
 def _print(results: Mapping[str, Result], out: Path) -> None:
     from veilrec.cli import finished
-    from veilrec.cli.tables import amount, console, minutes, table
+    from veilrec.cli.leaks import print_verdicts
+    from veilrec.cli.tables import console, table
 
     screen, first = console(), next(iter(results.values()))
     data = first.data
@@ -127,28 +146,39 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
         "Each person is a device of their own: the log stays on it, and gradients leave it.\n",
         style="bold",
     )
-    heads = ("hr@10", "ndcg@10", "up", "down", "time")
-    shown = table("model", "defence", *heads, right=heads)
-    shown.add_row("popularity", "", *_scores(first.utility.floor), "", "", "", style="dim")
-    for result in results.values():
-        ways = [amount(result.traffic[way]["mean"]) for way in ("up", "down")]
-        model, defences = result.settings["model"]["name"], result.settings["defence"]
-        guard = " + ".join(entry["name"] for entry in defences)
-        shown.add_row(model, guard, *_scores(result.utility.test), *ways, minutes(result.timing["total"]))
-    screen.print(shown)
+    _table(results)
     screen.print(EXPLAINED)
+    for name, result in results.items():
+        screen.print(f"{name}:", style="bold")
+        print_verdicts(result.privacy[AUDIT])
     name = next(iter(results))
     opened = finished.reopen(out / name)
-    screen.print(_watched(opened.run.data), style="bold")
+    screen.print(f"\n{_watched(opened.run.data)}", style="bold")
     best = table("", "film", right=("",))
-    for entry in finished.recommend(opened, PERSON, 5):
+    for entry in finished.recommend(opened, PERSON, 3):
         best.add_row(str(entry["rank"]), entry["title"])
     screen.print(best)
-    _next(out / name)
+    _next(out, name)
 
 
-def _scores(utility: Mapping[str, float]) -> list[str]:
-    return [f"{utility[name]:.3f}" for name in ("hr@10", "ndcg@10")]
+def _table(results: Mapping[str, Result]) -> None:
+    """Usefulness, leakage and traffic of each run, beside popularity and chance."""
+    from veilrec.cli.leaks import measure
+    from veilrec.cli.tables import amount, console, table
+
+    first = next(iter(results.values()))
+    attributes = list(first.privacy[AUDIT]["attributes"])
+    heads = ("hr@10", *(f"{name} AUC" for name in attributes), "watched", "up")
+    shown = table("defence", *heads, right=heads)
+    chance = ["0.500"] * (len(attributes) + 1)
+    shown.add_row("popularity, chance", f"{first.utility.floor['hr@10']:.3f}", *chance, "", style="dim")
+    for name, result in results.items():
+        found = result.privacy[AUDIT]
+        leaks = [measure(found["attributes"][a]["verdict"]["auc"], digits=2) for a in attributes]
+        watched = found["membership"][found["membership"]["worst"]]["value"]
+        cells = [f"{result.utility.test['hr@10']:.3f}", *leaks, f"{watched:.2f}"]
+        shown.add_row(name, *cells, amount(result.traffic["up"]["mean"]))
+    console().print(shown)
 
 
 def _watched(log: Any) -> str:
@@ -157,14 +187,16 @@ def _watched(log: Any) -> str:
     return f"{PERSON} watched {latest[2]}, {latest[1]} and {latest[0]} last, and would be shown:"
 
 
-def _next(run: Path) -> None:
+def _next(out: Path, run: str) -> None:
     from veilrec.cli.tables import console
 
     console().print(
+        f"The report: {out / REPORT}\n\n"
         f"Try next:\n"
-        f"  veilrec recommend {run} --user u0007\n"
-        f"  veilrec evaluate {run} --candidates 0\n"
-        f"  veilrec run {run / 'recipe.toml'} --set model.dim=8 --out runs/smaller\n"
+        f"  veilrec attack {out / run} --preset pard\n"
+        f"  veilrec compare {' '.join(str(out / name) for name in DEFENCES)}\n"
+        f"  veilrec recommend {out / run} --user u0007\n"
+        f"  veilrec run {out / run / 'recipe.toml'} --set model.dim=8 --out runs/smaller\n"
         f"  veilrec list",
         soft_wrap=True,
     )

@@ -54,6 +54,8 @@ class Lines(Silence):
                 self._say(f"rounds {done}/{total}{_measured(row, self.select)}{self._left(now, done, total)}")
         elif phase == "clients" and now - max(self.last, self.heard) > SILENT:
             self._say(f"round {self.rounds + 1}: {done}/{total} clients")
+        elif phase not in ("clients", "test", "write") and now - self.last > SILENT:
+            self._say(f"{phase} ({done}/{total})")
 
     def _left(self, now: float, done: int, total: int) -> str:
         if self.first is None or done in (self.first[1], total):

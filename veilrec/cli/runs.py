@@ -39,6 +39,12 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The run directory; by default under runs/.")
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", metavar="E", help="Stop before the uploads of a user cost more than this ε."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     device: Device = "cpu",
     data_dir: DataDir = None,
@@ -54,7 +60,8 @@ def run(
     from veilrec.recipe import Recipe
 
     load_plugins(plugin)
-    loaded = Recipe.load(recipe, set_ or (), seed=seed, data_dir=data_dir)
+    changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
+    loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir)
     check_device(device)
     job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:

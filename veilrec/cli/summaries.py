@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["print_cells", "print_list", "print_result", "print_utility"]
 
 Run = tuple[Mapping[str, Any], "Result"]  # what sets a run apart, and what came of it
-STOPPED = {"patience": "stopped by patience", "defence": "stopped by the defence"}
+STOPPED = {
+    "patience": "stopped by patience",
+    "defence": "stopped by the defence",
+    "budget": "stopped by the privacy budget",
+}
 
 
 def print_result(result: Result, place: Path) -> None:
@@ -37,12 +41,13 @@ def print_result(result: Result, place: Path) -> None:
         f"selected by validation{ended}."
     )
     print_utility(model, asdict(result.utility))
-    for name, found in result.attacks.items():
-        right, floor = (round(100 * found[key]) for key in ("accuracy", "majority"))
-        out.print(
-            f"{name} guesses {found['attribute']} right for {right} of 100 users from what the server saw; "
-            f"always guessing the majority: {floor}."
-        )
+    if result.privacy:
+        from veilrec.cli.leaks import print_verdicts
+
+        for audit in result.privacy.values():
+            print_verdicts(audit)
+    if result.ledger:
+        out.print(f"Privacy ledger: {result.ledger['statement']}")
     up, down = result.traffic["up"], result.traffic["down"]
     out.print(
         f"Traffic: {amount(up['mean'])} up and {amount(down['mean'])} down per device and round; "

@@ -128,10 +128,11 @@ def _agree(parts: Mapping[str, Any]) -> None:
 
 def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:
     """Refuse a threat to an attribute that the data does not have."""
-    if "threat" in parts and parts["threat"].attribute not in log.attributes:
-        attribute = parts["threat"].attribute
-        fix = nearest(attribute, log.attributes)
-        raise BadInput("threat.attribute", f'the data has no attribute "{attribute}"', fix)
+    known = [*log.attributes, *log.values]
+    for place, attribute in enumerate(parts["threat"].attributes if "threat" in parts else ()):
+        if attribute not in known:
+            what = f'the data has no attribute "{attribute}"'
+            raise BadInput(f"threat.attributes.{place}", what, nearest(attribute, known))
 
 
 def _toy(model: Callable[..., Recommender], defence: Defence) -> Recommender:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from veilrec import catalogue
-from veilrec.attack import Threat
 from veilrec.datasets import places
 from veilrec.datasets.store import imported
 from veilrec.errors import BadInput, nearest
 from veilrec.evaluation import Evaluation
 from veilrec.plan import Plan
 from veilrec.settings import Option, defaults, fit, options_of, plain
+from veilrec.threat import Threat
 from veilrec.transcript import Record
 
 __all__ = ["DATA", "LISTED", "PLAIN", "SECTIONS", "dataset", "resolve", "rest"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -14,7 +15,7 @@ from veilrec.disk import Digest, read_json, sync_file, sync_folder, write_json, 
 from veilrec.errors import Corrupted
 from veilrec.params import Rows
 from veilrec.tensors import DTYPES, NAMES, Column, raw, write_columns
-from veilrec.transcript import Record
+from veilrec.transcript import PROBE, Record, declaration
 from veilrec.uploads import Exchange
 from veilrec.wire import Schema
 
@@ -41,11 +42,7 @@ class Recorder:
         """Write one chunk of one round down."""
         if not self.record.last:
             return
-        if self._spool is None:
-            self._spool = _Spool(self.folder / f"r{exchange.round:06}")
-            for name, value in self._told(exchange.sent.all).items():
-                self._spool.append(f"sent/{name}", value, grows=False)
-        self._spool.take(exchange, self._chosen, self._told(exchange.sent.each), posts=self._wants("posts"))
+        self._spool = self._append(self._spool, exchange.round, exchange)
 
     def finish(self) -> None:
         """The round is over: close it, and drop the rounds before the last ones."""
@@ -58,6 +55,16 @@ class Recorder:
             shutil.rmtree(folder)
         self._loose = [folder for folder in self._loose if folder in kept[-self.record.last :]]
         self._spool = None
+
+    def probe(self, exchanges: Iterable[Exchange]) -> None:
+        """Write the probe down beside the rounds that are kept."""
+        if not self.record.last:
+            return
+        spool: _Spool | None = None
+        for exchange in exchanges:
+            spool = self._append(spool, PROBE, exchange)
+        if spool is not None:
+            spool.close()
 
     def close(self) -> None:
         """Leave a round that will not be finished."""
@@ -81,7 +88,8 @@ class Recorder:
 
     def rounds(self) -> list[Path]:
         """The folders of the rounds, oldest first."""
-        return sorted(self.folder.glob("r*")) if self.folder.is_dir() else []
+        found = sorted(self.folder.glob("r*")) if self.folder.is_dir() else []
+        return [folder for folder in found if folder.name != f"r{PROBE:06}"]
 
     def merge(self, path: Path, round: int) -> Digest | None:
         """One file of the rounds up to the given one; None where nothing was to be kept.
@@ -90,13 +98,25 @@ class Recorder:
             Corrupted: Where one of them is missing.
         """
         columns: dict[str, Column] = {}
-        for number in range(max(1, round - self.record.last + 1), round + 1):
+        rounds = list(range(max(1, round - self.record.last + 1), round + 1))
+        probed = (self.folder / f"r{PROBE:06}" / INDEX).exists()
+        for number in [PROBE, *rounds] if probed else rounds:
             folder = self.folder / f"r{number:06}"
             if not (folder / INDEX).exists():
                 raise Corrupted(f"{folder}: round {number} of the transcript is missing; run again")
             for name, (dtype, shape, place) in read_json(folder / INDEX).items():
                 columns[f"{folder.name}/{name}"] = Column(DTYPES[dtype], tuple(shape), folder / place)
-        return write_columns(path, columns, secret=True) if columns else None
+        notes = {"schema": declaration(self._schema)}
+        return write_columns(path, columns, secret=True, notes=notes) if columns else None
+
+    def _append(self, spool: _Spool | None, round: int, exchange: Exchange) -> _Spool:
+        """One more chunk of a round; the first one opens it."""
+        if spool is None:
+            spool = _Spool(self.folder / f"r{round:06}")
+            for name, value in self._told(exchange.sent.all).items():
+                spool.append(f"sent/{name}", value, grows=False)
+        spool.take(exchange, self._chosen, self._told(exchange.sent.each), posts=self._wants("posts"))
+        return spool
 
     def _wants(self, name: str) -> bool:
         return not self.record.parts or name in self.record.parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ from typing import Any
 from veilrec.disk import digest
 from veilrec.evaluation import Scored, evaluate, popularity
 from veilrec.interactions import Interactions
+from veilrec.probe import probe
 from veilrec.protocol import State
 from veilrec.result import Result, Utility
 from veilrec.rounds import Federation
 from veilrec.runs import folder
+from veilrec.runs.audits import Examiner
 from veilrec.runs.checkpoint import Checkpoints
 from veilrec.runs.clock import total
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.interrupt import Stop
 from veilrec.runs.journal import Journal
 from veilrec.runs.recorder import Recorder
-from veilrec.runs.summary import environment, summary
+from veilrec.runs.summary import curves, environment, replicates, summary
 from veilrec.runs.training import Progress, Training
 from veilrec.runs.world import IDS, WORLD
 from veilrec.transcript import Record
@@ -40,7 +42,7 @@ class Session:
         place: The directory.
         keeps: Whether it stays when the run is over.
         progress: Is told how far it is.
-        infer: Attacks the transcript at a path.
+        examiner: Attacks what the server sees of the selected state.
     """
 
     federation: Federation
@@ -49,7 +51,7 @@ class Session:
     place: Path
     keeps: bool
     progress: Progress
-    infer: Callable[[Path], dict[str, Any]]
+    examiner: Examiner
 
     def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
         """Train to the end, then judge and write."""
@@ -66,11 +68,14 @@ class Session:
         tested = time.perf_counter()
         self.progress("write", 0, 1, None)
         files = self._write(state, scored, training.recorder, rounds)
-        attacks = self.infer(self.place / folder.TRANSCRIPT)
+        written = time.perf_counter()
+        kept = self.place / folder.TRANSCRIPT
+        privacy = self.examiner.examine(self.federation, state, selected, kept, self.progress)
         more = {
             "checkpoint": training.clock.owed,
             "test": tested - trained,
-            "write": time.perf_counter() - tested,
+            "write": written - tested,
+            "attack": time.perf_counter() - written,
         }
         result = Result(
             utility=utility,
@@ -84,7 +89,9 @@ class Session:
             settings=settings,
             fingerprint=mark,
             data_fingerprint=data_fingerprint(self.data),
-            attacks=attacks,
+            privacy=privacy,
+            curves=curves(training.rows),
+            utility_replicates=replicates(scored, self.data, self.federation.evaluation.select),
             files=files,
         )
         if self.keeps:
@@ -129,6 +136,7 @@ class Session:
 
     def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:
         """The files of the selected state and of the transcript; checksums of what lies in the directory."""
+        recorder.probe(probe(self.federation, state))
         recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
 
 from veilrec.clients import Clients
-from veilrec.interactions import Interactions
+from veilrec.evaluation import Scored
+from veilrec.interactions import Interactions, id_hashes
+from veilrec.metrics.resampling import mean, weights
 
-__all__ = ["environment", "summary"]
+__all__ = ["curves", "environment", "replicates", "summary"]
 
+RESAMPLES = 500  # of users, for the interval of a metric
 PACKAGES = ("veilrec", "torch", "numpy", "safetensors")
 
 
@@ -40,6 +44,20 @@ def _classes(data: Interactions, attribute: str) -> dict[str, int]:
     names = list(data.classes.get(attribute, ()))
     names += [str(k) for k in range(len(names), len(counts))]
     return dict(zip(names, counts, strict=False))
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Metrics by round; None where a round was not looked at."""
+    names = list(dict.fromkeys(name for row in rows for name in row if name == "loss" or "@" in name))
+    found: dict[str, list[float | None]] = {"round": [row["round"] for row in rows]}
+    return found | {n: [round(row[n], 6) if n in row else None for row in rows] for n in names}
+
+
+def replicates(scored: Scored, data: Interactions, metric: str) -> dict[str, list[float]]:
+    """The metric's mean under resampled users; draws are keyed by user, so that two runs pair up."""
+    weight = weights(id_hashes(data.user_ids)[scored.user], RESAMPLES)
+    means = mean(scored.values[metric], weight)
+    return {metric: [round(value, 5) for value in means.tolist()]}
 
 
 def environment(device: torch.device) -> dict[str, Any]:

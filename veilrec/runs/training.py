@@ -19,6 +19,7 @@ from veilrec.runs.checkpoint import Checkpoints, Saved
 from veilrec.runs.clock import Clock
 from veilrec.runs.interrupt import GRACE, Stop
 from veilrec.runs.journal import EMPTY, Journal
+from veilrec.runs.ledger import Ledger, check
 from veilrec.runs.recorder import Recorder
 from veilrec.runs.selection import Selection
 from veilrec.traffic import Traffic
@@ -59,6 +60,7 @@ class Training:
     def __post_init__(self) -> None:
         self.selection = Selection(self.federation.evaluation.select, self.federation.plan.patience)
         self._done, self._saved = 0, -1  # clients of this round; round of the last checkpoint
+        self._broke = False  # whether the next round would exceed the budget
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -67,10 +69,16 @@ class Training:
         up, down = (make(fed.model, fed.plan.dtype) for make in (fed.protocol.schema, fed.protocol.letter))
         return Traffic(up, down, len(fed.clients), fed.clients.n_seats)
 
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The privacy that is spent."""
+        return Ledger.of(self.federation)
+
     def begin(self) -> State:
         """The state to go on from: the newest checkpoint's, or a fresh one.
 
         Raises:
+            BadInput: Where the budget does not pay for the first round.
             Corrupted: Where there were checkpoints and none can be used.
         """
         saved = self.checkpoints.latest(self._fault)
@@ -80,6 +88,7 @@ class Training:
             raise Corrupted(
                 f"{self.checkpoints.folder}: no checkpoint is left; start again in another folder"
             )
+        check(self.federation)
         for journal in (self.metrics, self.timing):
             journal.rewind(EMPTY)
         self.recorder.rewind(0)
@@ -93,14 +102,14 @@ class Training:
         Raises:
             Interrupted: After a signal, when the last finished round is on disk.
         """
-        watch = (self.traffic, self.recorder, self.clock, self._tell, self.stop)
+        watch = (self.traffic, self.ledger, self.recorder, self.clock, self._tell, self.stop)
         if not self._over(state):
             self.clock.begin()
             rounds = self.federation.rounds(state, watch=watch, history=self.rows)
             with closing(self.recorder), closing(rounds):  # type: ignore[type-var]
                 for state, row in rounds:
                     self._finish(state, row)
-                    if self.selection.exhausted:
+                    if self.selection.exhausted or self._spent(state):
                         break
         self._checkpoint(state)
         return state
@@ -118,7 +127,9 @@ class Training:
         """What ended training."""
         if self.selection.exhausted:
             return "patience"
-        return "rounds" if len(self.rows) >= self.federation.plan.rounds else "defence"
+        if len(self.rows) >= self.federation.plan.rounds:
+            return "rounds"
+        return "budget" if self._broke else "defence"
 
     def _finish(self, state: State, row: dict[str, Any]) -> None:
         """After each round: write down what it brought, and see whether to go on."""
@@ -160,7 +171,7 @@ class Training:
         self._saved = state.round
 
     def _extra(self) -> dict[str, Params]:
-        return {"traffic": self.traffic.state()}
+        return {"traffic": self.traffic.state(), "ledger": self.ledger.state()}
 
     def _fault(self, saved: Saved) -> str:
         """What is wrong with a checkpoint beside its own files."""
@@ -175,14 +186,22 @@ class Training:
         self.timing.rewind(_mark(saved, self.timing))
         self.recorder.rewind(saved.round)
         self.traffic.restore(extra["traffic"], state.posts)
+        self.ledger.restore(extra["ledger"])
         self.selection = Selection.of(saved.notes["selection"])
         self._saved = saved.round
         return state
 
     def _over(self, state: State) -> bool:
         """Whether training had ended when the checkpoint was written."""
-        ended = self.selection.exhausted or state.round >= self.federation.plan.rounds
-        return ended or (bool(self.rows) and self.federation.defence.stop(state, list(self.rows)))
+        if self.selection.exhausted or state.round >= self.federation.plan.rounds or self._spent(state):
+            return True
+        return bool(self.rows) and self.federation.defence.stop(state, list(self.rows))
+
+    def _spent(self, state: State) -> bool:
+        """Whether the next round would take somebody beyond the budget."""
+        more = state.round < self.federation.plan.rounds
+        self._broke = more and not self.ledger.affords(self.federation, state.round)
+        return self._broke
 
     def _tell(self, exchange: Exchange) -> None:
         self._done += len(exchange.received.cohort)

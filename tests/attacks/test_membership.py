@@ -1,0 +1,107 @@
+"""Which items did a user touch: hand-made uploads with known answers, and a federation that tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+import torch
+
+from tests.worlds import federation, phones, silos
+from veilrec.attack import Public, Seen
+from veilrec.attacks.membership import Membership
+from veilrec.datasets.synthetic import synthetic
+from veilrec.defence import Defence
+from veilrec.interactions import id_hashes
+from veilrec.keys import Keys
+from veilrec.model import Device
+from veilrec.models.fedmf import FedMF
+from veilrec.params import Message, Rows
+from veilrec.probe import see
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.runs.touches import membership, per_user
+from veilrec.uploads import Exchange, Sent, Uploads
+from veilrec.wire import Spec
+
+GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
+
+
+def upload(rows: Rows, items: int, *, gradients: bool = True) -> tuple[Public, Exchange]:
+    model = FedMF(items, 1, dim=rows.value.shape[-1])
+    schema = {"item": Spec((rows.value.shape[-1],), torch.float32, items)}
+    public = Public(model, schema, gradients, None, torch.arange(len(rows.row))[:, None], len(rows.row))
+    cohort = torch.arange(len(rows.row))
+    sent = Sent({"item": torch.zeros(items, rows.value.shape[-1])}, {})
+    return public, Exchange(
+        1, sent, Uploads(cohort, {"item": rows}, torch.ones(len(cohort), dtype=torch.int32))
+    )
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_the_smaller_side_of_the_line_is_the_touched_one(gradients: bool) -> None:
+    toward = torch.tensor([1.0, 2.0, -1.0])
+    step = torch.tensor([0.5, -0.1, -0.2, 0.4, -0.3, 0.0])[:, None] * toward  # towards the user or away
+    rows = Rows(torch.tensor([[0, 2, 3, 5, 6, -1]]), (-step if gradients else step)[None])
+    public, exchange = upload(rows, 8, gradients=gradients)
+    scores = Membership("direction").pairs(public, exchange)[0]
+    assert (scores > 0).nonzero().squeeze(1).tolist() == [0, 5]
+    assert (scores < 0).nonzero().squeeze(1).tolist() == [2, 3, 6]
+    assert Membership("rows").pairs(public, exchange)[0].tolist() == [1, 0, 1, 1, 0, 1, 1, 0]
+    norms = Membership("norms").pairs(public, exchange)[0]
+    assert norms.argsort(descending=True)[:2].tolist() == [0, 5]
+
+
+def test_auc_per_user_by_hand() -> None:
+    scores = torch.tensor([[3.0, 1.0, 2.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 2.0]])
+    touched = [torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([2])]
+    # first: pairs (3 > 2, 3 > 0, 1 < 2, 1 > 0) = 3 of 4; second: all ties; third: one tie, two below
+    assert per_user(scores, touched).tolist() == pytest.approx([0.75, 0.5, 2.5 / 3])
+
+
+def test_an_undefended_upload_tells_what_its_user_touched() -> None:
+    data = synthetic(users=60)
+    fed = federation(
+        phones(data), FedMF(data.n_items, 1, dim=8), GRADIENTS, None, batch=4096, optimiser="adam", lr=0.05
+    )
+    state = fed.run(fed.start(), rounds=10)
+    log = fed.clients.log
+    found = membership(see(fed, state), log.user, log.item, id_hashes(data.user_ids), 200)
+    assert found is not None
+    assert found["direction"]["value"] > 0.95
+    assert 0.6 < found["rows"]["low"] <= found["rows"]["value"] <= found["rows"]["high"] < 0.9
+    assert (found["worst"], found["users"], found["items"]) == ("direction", 60, data.n_items)
+
+
+def test_noise_alone_tells_nothing_but_the_rows() -> None:
+    @dataclass(frozen=True)
+    class Noise(Defence):
+        def on_upload(self, upload: Message, device: Device) -> Message:
+            item = upload["item"]
+            assert isinstance(item, Rows)
+            return {**upload, "item": Rows(item.row, device.keys.fold("n").normal(*item.value.shape))}
+
+    data = synthetic(users=80)
+    fed = federation(phones(data), FedMF(data.n_items, 1, dim=8), GRADIENTS, Noise(), lr=0.05)
+    log = fed.clients.log
+    found = membership(see(fed, fed.start()), log.user, log.item, id_hashes(data.user_ids), 200)
+    assert found is not None
+    assert abs(found["direction"]["value"] - 0.5) < 0.03
+    assert found["rows"]["value"] > 0.6  # which rows were sent is in the clear
+
+
+def test_silos_and_vectors_have_no_upload_of_one_user() -> None:
+    data = synthetic(users=30)
+    clients = silos(data, 3)
+    fed = federation(clients, FedMF(data.n_items, clients.n_seats, dim=4), None, None)
+    nobody = torch.zeros(0, dtype=torch.int64)
+    assert membership(see(fed, fed.start()), nobody, nobody, nobody, 100) is None
+    assert membership(Seen.of_vectors(Keys.seed(0).normal(5, 2)), nobody, nobody, nobody, 100) is None
+
+
+@pytest.mark.parametrize("way", ["rows", "norms", "direction"])
+def test_nobody_elses_upload_matters(way: Literal["rows", "norms", "direction"]) -> None:
+    rows = Rows(torch.tensor([[0, 1, 2], [1, 3, 4]]), Keys.seed(3).normal(2, 3, 4))
+    both = Membership(way).pairs(*upload(rows, 5))
+    alone = Membership(way).pairs(*upload(Rows(rows.row[:1], rows.value[:1]), 5))
+    assert torch.allclose(both[:1], alone, atol=1e-6)

@@ -1,0 +1,159 @@
+"""A world whose private values are canaries, and a spy that keeps every message and all that devices hold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from tests.canary import Canaries
+from veilrec import wire
+from veilrec.interactions import Interactions
+from veilrec.keys import Keys
+from veilrec.params import Message, Params, Scope
+from veilrec.protocol import State
+from veilrec.rounds import Federation
+from veilrec.uploads import Sent, Uploads
+
+USERS, ITEMS = 41, 97  # no other count in a result is the number of users
+ALPHABET = "ghijklmnopqrstuvwxyz"  # no hex digit: no checksum looks like an id
+MOMENT = 4_000_000_000_000_000_000  # times of 19 digits
+PRIVATE_FILES = (  # of a run directory and of a device's store: for their owner only
+    "users.safetensors",
+    "world.safetensors",
+    "ids.json",
+    "per_user.csv",
+    "transcript.safetensors",
+    "checkpoint/state-*.safetensors",
+    "own.safetensors",
+    "node.json",
+)
+
+
+def word(what: str, k: int) -> str:
+    """Sixteen letters that stand nowhere else."""
+    return "".join(
+        ALPHABET[byte % len(ALPHABET)] for byte in hashlib.sha256(f"{what} {k}".encode()).digest()[:16]
+    )
+
+
+def canary_world(users: int = USERS, items: int = ITEMS, events: int = 12) -> Interactions:
+    """Ids, titles and class names are words, times and ratings numbers, that stand nowhere else."""
+    keys = Keys.seed(3).fold("canaries")
+    touched = [keys.fold(k).order(items)[: 6 + (k * 5) % events] for k in range(users)]
+    count = sum(len(some) for some in touched)
+    return Interactions.build(
+        torch.repeat_interleave(torch.arange(users), torch.tensor([len(some) for some in touched])),
+        torch.cat(touched),
+        [word("user", k) for k in range(users)],
+        [word("item", k) for k in range(items)],
+        time=MOMENT + keys.fold("time").integers(1 << 40, count).cumsum(0),
+        rating=1 + 4 * keys.fold("rating").uniform(count),
+        attributes={"gender": torch.arange(users) * 7 % 5 % 2, "age": torch.arange(users) * 11 % 3},
+        classes={"gender": words("gender", 2), "age": words("age", 3)},
+        texts=words("title", items),
+        features=keys.fold("features").normal(users, 4),
+        name="aviary",
+    )
+
+
+def words(what: str, count: int) -> list[str]:
+    """Some of them."""
+    return [word(what, k) for k in range(count)]
+
+
+def canaries_of(log: Interactions, *, classes: bool = True) -> Canaries:
+    """All that is private in a world, but for its labels: those are numbers that anybody has.
+
+    Names of `classes` may stand beside counts and averages of results, but never in a message or a log.
+    """
+    found = Canaries()
+    for names in log.classes.values() if classes else ():
+        found.texts("class", names)
+    found.texts("user id", log.user_ids)
+    found.texts("item id", log.item_ids)
+    found.texts("title", log.texts or [])
+    found.histories("history", [log.item[log.user == k] for k in range(log.n_users)])
+    assert log.time is not None
+    found.moments("time", log.time)
+    assert log.rating is not None
+    found.numbers("ratings", log.rating[None])
+    assert log.features is not None
+    found.numbers("features", log.features)
+    return found
+
+
+@dataclass
+class Spy:
+    """Stands beside every device: keeps its messages as bytes, and makes canaries of what it holds.
+
+    Attributes:
+        canaries: To which everything PRIVATE is added, before and after each round.
+        messages: By sender and round, and what the server sends.
+        spares: Clients whose private parts are no canaries, because they post them openly.
+    """
+
+    canaries: Canaries
+    messages: dict[str, bytes] = field(default_factory=dict)
+    spares: frozenset[int] = frozenset()
+
+    def see(
+        self, fed: Federation, sent: Sent, state: State, own: Params, done: tuple[Sent, Uploads, Params]
+    ) -> None:
+        """One chunk of one round."""
+        _, uploads, kept = done
+        cohort = uploads.cohort.tolist()
+        number = len(self.messages)
+        letter: Message = {**sent.all, **{f"post/{n}": v for n, v in state.posts.values.items()}}
+        self.messages[f"letter {number}"] = wire.encode(letter)
+        values = {**uploads.values, "examples": uploads.examples}
+        for k, client in enumerate(cohort):
+            self.messages[f"upload {number} of client {client}"] = wire.encode(wire.one(values, k))
+        for k, owner in enumerate(uploads.posts.owner.tolist()):
+            post: Message = {name: value[k] for name, value in uploads.posts.values.items()}
+            self.messages[f"post {number} of {owner}"] = wire.encode(post)
+        private = set(fed.model.names(Scope.PRIVATE))
+        counted = torch.tensor([client not in self.spares for client in cohort])
+        for held in ([own] if state.round == 0 else []) + [kept]:
+            for name, value in held.items():
+                if name.rpartition("/")[2] in private and value.is_floating_point():
+                    self.canaries.numbers(f"{name} (message {number})", _flat(value)[counted])
+
+
+def _flat(value: Tensor) -> Tensor:
+    return value.detach().reshape(len(value), -1)
+
+
+@contextmanager
+def spying(canaries: Canaries, spares: Sequence[int] = ()) -> Iterator[Spy]:
+    """While it lasts, no device answers unseen."""
+    spy, respond = Spy(canaries, spares=frozenset(spares)), Federation.respond
+
+    def seen(fed: Federation, sent: Sent, state: State, own: Params, *rest: Any) -> Any:
+        before = {name: value.clone() for name, value in own.items()}
+        done = respond(fed, sent, state, own, *rest)
+        spy.see(fed, sent, state, before, done)
+        return done
+
+    with patch.object(Federation, "respond", seen):
+        yield spy
+
+
+def outside(folder: Path) -> dict[str, bytes]:
+    """Every file of a run directory that is not private; of those that are, nobody else may read any."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if any(fnmatch(name, pattern) for pattern in PRIVATE_FILES):
+            assert path.stat().st_mode & 0o077 == 0, f"{name} is private, and others may read it"
+        else:
+            found[name] = path.read_bytes()
+    return found

@@ -1,0 +1,133 @@
+"""``veilrec compare``: the table, the statements, the exports, and the line for what cannot be compared."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import call, tree
+from tests.results import attribute, audit, result, spread
+from veilrec.disk import write_json
+from veilrec.result import Result
+
+LAPLACE = {"name": "laplace", "scale": 0.1}
+
+
+def put(place: Path, one: Result) -> Path:
+    place.mkdir(parents=True)
+    one.save(place)
+    return place
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Two defences with three seeds each, as a folder of cells; a seventh is not finished."""
+    cells = []
+    for name, defence, ndcg, auc in (("none", None, 0.3, 0.78), ("laplace", LAPLACE, 0.25, 0.61)):
+        for seed in range(3):
+            put(tmp_path / "sweep" / f"{name},seed={seed}", result(defence, seed, ndcg, auc))
+            cells.append({"name": f"{name},seed={seed}", "settings": {"seed": seed}, "finished": True})
+    cells.append({"name": "none,seed=3", "settings": {"seed": 3}, "finished": False})
+    write_json(tmp_path / "sweep" / "index.json", {"version": 1, "cells": cells})
+    return tmp_path / "sweep"
+
+
+def test_a_folder_of_cells_becomes_one_table(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "compare", sweep)
+    assert answer.code == 0
+    for expected in (
+        "popularity",
+        "0.1000",
+        "laplace (scale 0.1)",
+        "gender (AUC)",
+        "0.780 [0.7",
+        "leave-one-out by time",
+        "Leaks: the worst attacker of audit veilrec.",
+        "laplace (scale 0.1) leaks less gender than none: AUC 0.610 against 0.780, difference -0.170",
+        "none recommends better than laplace (scale 0.1): ndcg@10 0.300 against 0.250",
+    ):
+        assert expected in " ".join(answer.out.split()), expected
+    assert "\x1b" not in answer.out
+
+
+def test_json_has_every_number(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "compare", sweep, "--json")
+    found = json.loads(answer.out)
+    assert found["audit"] == "veilrec"
+    assert found["floor"] == 0.1
+    assert [group["label"] for group in found["groups"]] == ["none", "laplace (scale 0.1)"]
+    assert found["groups"][1]["settings"] == {"defence.0.name": "laplace", "defence.0.scale": 0.1}
+    assert set(found["groups"][0]["runs"]) == {"0", "1", "2"}
+    leak = found["statements"][0]
+    assert leak["shown"]
+    assert leak["seeds"] == 3
+    assert leak["difference"]["high"] < 0
+
+
+def test_a_spreadsheet_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path / "a", result({"name": "=cmd|' /C calc'!A0"}))
+    answer = call(capsys, "compare", tmp_path / "a", "--csv", tmp_path / "table.csv")
+    assert answer.code == 0
+    head, row = csv.reader((tmp_path / "table.csv").read_text().splitlines())
+    assert head[:5] == ["defence", "seeds", "ndcg@10", "ndcg@10 low", "ndcg@10 high"]
+    assert row[0] == "'=cmd|' /C calc'!A0"
+    assert float(row[head.index("gender AUC")]) == 0.8
+
+
+def test_names_cannot_move_the_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = result(
+        {"name": "\x1b[2Jnone"}, privacy={"veilrec": audit({"\x1b[31mgender": attribute(0.8, spread(0.8))})}
+    )
+    answer = call(capsys, "compare", put(tmp_path / "a", one))
+    assert answer.code == 0
+    assert "\x1b" not in answer.out
+    assert "[31mgender" in answer.out
+
+
+def test_a_collapsed_run_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = result(LAPLACE, ndcg=0.05, auc=0.5)
+    put(tmp_path / "a", result())
+    put(tmp_path / "b", replace(broken, utility=replace(broken.utility, collapsed=True)))
+    answer = call(capsys, "compare", tmp_path / "a", tmp_path / "b")
+    said = " ".join(answer.out.split())
+    assert "not ranked" in said
+    assert (
+        "gender: not ranked: below the popularity floor, so not learned: laplace (scale 0.1) (1 of 1 runs)."
+        in said
+    )
+    assert "leaks less" not in said
+
+
+def test_what_cannot_be_compared_gets_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = result()
+    sampled = replace(base.utility, protocol="99 candidates")
+    a, b = put(tmp_path / "a", base), put(tmp_path / "b", replace(base, utility=sampled))
+    put(tmp_path / "old", base)
+    (tmp_path / "old" / "result.json").write_text('{"version": 1}')
+    (tmp_path / "unfinished").mkdir()
+    put(tmp_path / "torn", base)
+    (tmp_path / "torn" / "result.json").write_text("{")
+    before = tree(tmp_path)
+    for arguments, code, expected in (
+        ([a, b], 2, f"{b}: another utility protocol than {a}: 99 candidates; not leave-one-out"),
+        ([a, a], 2, f"{a}: named twice; name each run once"),
+        ([a, tmp_path / "nothing"], 2, "nothing: no such folder; name a run directory"),
+        ([tmp_path / "unfinished"], 2, "result.json: no such file: not a finished run"),
+        ([tmp_path / "old"], 2, "written as version 1; this veilrec reads version 2"),
+        ([tmp_path / "torn"], 4, "cannot be read as JSON"),
+        ([a, "--metric", "ndcg@11"], 2, f'--metric: {a} has no "ndcg@11"; did you mean "ndcg@10"?'),
+        ([a, "--audit", "pard"], 2, '--audit: no run has an audit "pard"; '),
+        ([], 2, "Missing argument"),
+        ([a, "--csv", tmp_path / "no" / "x.csv"], 2, "x.csv: cannot be written"),
+    ):
+        answer = call(capsys, "compare", *arguments)
+        assert answer.code == code, (expected, answer)
+        assert expected in answer.err
+        assert answer.err.count("\n") == 1
+        assert answer.err.startswith("veilrec: error: ")
+        assert answer.out == ""
+    assert tree(tmp_path) == before

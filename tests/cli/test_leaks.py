@@ -1,0 +1,90 @@
+"""Audits as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.results import attribute, audit, spread
+from veilrec.cli.leaks import measure, print_audit, print_verdicts, printable
+
+
+def value_attribute() -> dict[str, object]:
+    score = {"value": 0.4, "low": 0.3, "high": 0.5}
+    return {
+        "kind": "value",
+        "range": [7, 73],
+        "mean": 34.05,
+        "known": 180,
+        "targets": 720,
+        "floors": {"mean": {"r2": 0.0, "spearman": 0.0, "mae": 9.9}},
+        "attackers": [
+            {"name": "embeddings/forest", "scores": {"spearman": score, "r2": score, "mae": score}, "p": None}
+        ],
+        "verdict": {
+            "attacker": "embeddings/forest",
+            "families": ["forest"],
+            "score": "spearman",
+            "spearman": score,
+            "leaning": "above",
+            "replicates": [],
+            "sentence": "An attacker guesses age to within 8.1 on average; without looking: 9.9.",
+        },
+    }
+
+
+def test_an_audit_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    found = audit({"gender": attribute(0.78, spread(0.78)), "age": value_attribute()}, grants=["which items"])
+    print_audit("veilrec", found)
+    said = capsys.readouterr().out
+    flat = " ".join(said.split())
+    for expected in (
+        "Audit veilrec: one upload of every user",
+        "20 % of the users known",
+        "Granted: which items.",
+        "gender: female 273, male 670; 189 users known, 754 attacked",
+        "updates/logistic",
+        "0.780 [0.7",
+        "always guessing male 0.500 0.500 0.710",
+        "guessing any of 2 0.500 0.500 0.500",
+        "0.001",
+        "age: 7 to 73, 34.0 on average",
+        "always guessing the mean 0.000 0.000 9.900",
+        "only one family of attackers: more may find more",
+    ):
+        assert expected in flat, expected
+
+
+def test_verdicts_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    print_verdicts(audit({"gender": attribute(0.78, spread(0.78)), "job": {"verdict": None}}))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("An attacker who sees the uploads guesses gender right for 75 of 100 users.")
+    assert lines[-1] == "job: nobody tried, so nothing is known."
+
+
+def test_oracles_losses_and_membership_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = attribute(0.78, spread(0.78))
+    entry["attackers"][0] |= {"oracle": True, "notes": {"loss": "distances kept within 3 %"}}
+    score = {"value": 0.97, "low": 0.96, "high": 0.98}
+    membership = {
+        "rows": score,
+        "norms": score,
+        "direction": score,
+        "users": 943,
+        "items": 1682,
+        "worst": "rows",
+    }
+    print_audit("pard", audit({"gender": entry}, oracle=True, membership=membership))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "an oracle that nobody has" in said
+    assert "updates/logistic (oracle)" in said
+    assert "Reading: distances kept within 3 %." in said
+    assert "AUC 0.970 [0.960, 0.980] by rows, over 943 users and 1,682 items" in said
+
+
+def test_control_characters_are_shown_not_obeyed() -> None:
+    assert printable("a\x1b[31mb\nc\x07") == "a\ufffd[31mb\ufffdc\ufffd"
+
+
+def test_a_measure_without_an_interval() -> None:
+    assert measure({"value": 0.5, "low": None, "high": None}) == "0.500"
+    assert measure(None) == "–"

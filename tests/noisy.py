@@ -1,0 +1,144 @@
+"""What the tests of noise share: a judge of draws, a device to draw on, and a loop that blurs by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from tests.reference import Reference, Upload, Weights, fold, hash_of, word
+from veilrec.defence import Defence
+from veilrec.keys import Keys
+from veilrec.model import Device
+from veilrec.params import Message, Params
+
+SHAPES = {
+    "first": (125, 40),
+    "middle.weight": (7, 3),
+    "last.bias": (5000,),
+}  # 5,000 values to judge in two of them
+CLIP = 0.5
+
+
+def values(clients: int, dtype: torch.dtype = torch.float32) -> Params:
+    """An upload of some clients, with values on both sides of the bound."""
+    keys = Keys.seed(11)
+    draw = {n: keys.fold(n).uniform(clients, *shape, dtype=torch.float64) for n, shape in SHAPES.items()}
+    return {name: (4 * CLIP * (value - 0.5)).to(dtype) for name, value in draw.items()}
+
+
+def device(keys: Keys, sent: Params | None = None) -> Device:
+    """A device of which only keys and letter matter."""
+    number = torch.tensor([0, 0])
+    return Device(None, sent or {}, {}, keys, number[0], number[1])  # type: ignore[arg-type]
+
+
+def blurred(defence: Defence, upload: Message, keys: Keys) -> Params:
+    """What leaves the devices whose keys are given, ``[c]``: the engine's way, all at once."""
+
+    def one(key: Tensor, upload: Message) -> Message:
+        return defence.on_upload(upload, device(Keys(key)))
+
+    return vmap(one)(keys.value, upload)  # type: ignore[no-any-return]
+
+
+def clients(n: int, round: int = 0) -> Keys:
+    """The keys of some clients for a round, ``[n]``."""
+    return Keys.seed(5).fold(round).fold(torch.arange(n))
+
+
+def noise_of(defence: Defence, n: int = 25, round: int = 0, dtype: torch.dtype = torch.float32) -> Params:
+    """The noise alone, ``[n, …]``: what leaves, less what should have been clipped."""
+    plain = values(n, dtype)
+    sent = blurred(defence, {**plain}, clients(n, round))
+    return {name: (sent[name].double() - plain[name].double().clamp(-CLIP, CLIP)) for name in plain}
+
+
+def cdf(kind: str, x: Tensor) -> Tensor:
+    """The law of noise with scale 1."""
+    if kind == "gaussian":
+        return 0.5 * torch.special.erfc(-x / math.sqrt(2))
+    return torch.where(x < 0, 0.5 * x.exp(), 1 - 0.5 * (-x).exp())
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    a, b = a.flatten(), b.flatten()
+    return float(((a - a.mean()) * (b - b.mean())).mean() / (a.std() * b.std()).clamp(min=1e-300))
+
+
+def faults(kind: str, scale: float, noise: Params, later: Params) -> list[str]:
+    """What is wrong with noise in two rounds, ``[25, …]`` each; a false alarm in 10⁵ for each line."""
+    found = []
+    for name in ("first", "last.bias"):
+        drawn, n = noise[name].flatten(1) / scale, noise[name].numel()
+        assert n == 125_000
+        size, spread = (1.0, math.sqrt(2)) if kind == "laplace" else (math.sqrt(2 / math.pi), 1.0)
+        if abs(float(drawn.abs().mean()) / size - 1) > 0.0125:
+            found.append(f"{name}: size {float(drawn.abs().mean()) / size:.4f}")
+        if abs(float(drawn.mean())) > 4.417 * spread / math.sqrt(n):
+            found.append(f"{name}: mean {float(drawn.mean()):.4f}")
+        some = drawn.flatten()[::25].sort().values  # 5,000 of them
+        steps = torch.arange(5001, dtype=torch.float64) / 5000
+        law = cdf(kind, some)
+        distance = float(torch.maximum((steps[1:] - law).abs(), (law - steps[:-1]).abs()).max())
+        if distance > 0.0381:
+            found.append(f"{name}: shape {distance:.4f}")
+        pairs = {
+            "coordinates": (drawn[:, :-1], drawn[:, 1:]),
+            "rows": (drawn[:, :-40], drawn[:, 40:]),
+            "clients": (drawn[:-1], drawn[1:]),
+            "rounds": (drawn, later[name].flatten(1)),
+        }
+        for what, (a, b) in pairs.items():
+            if abs(correlation(a, b)) > 4.42 / math.sqrt(a.numel()):
+                found.append(f"{name}: {what} {correlation(a, b):.4f}")
+    a, b = noise["first"].flatten(), noise["last.bias"].flatten()
+    if abs(correlation(a, b)) > 4.42 / math.sqrt(a.numel()):
+        found.append(f"tensors {correlation(a, b):.4f}")
+    return found
+
+
+class Noised(Reference):
+    """A federation in slow motion whose clients clip and blur what they upload, number by number."""
+
+    def __init__(self, *arguments: Any, noise: dict[str, Any], **rest: Any) -> None:
+        super().__init__(*arguments, **rest)
+        self.noise = {"by": "value", "rows": "touched", "what": "weights", **noise}
+
+    def learn(self, client: int) -> Upload:
+        """One client's round, and what it does before it sends."""
+        upload, how = super().learn(client), self.noise
+        touched = list(range(self.n_items)) if how["rows"] == "all" else upload.touched
+        meant = {n: touched if "item" in n else list(range(len(w))) for n, w in upload.values.items()}
+        bases = {n: self.server[n] if how["what"] == "change" else 0 * w for n, w in upload.values.items()}
+        changes = {n: upload.values[n] - bases[n] for n in bases}
+        factor = 1.0
+        if how["by"] == "norm":
+            length = math.sqrt(sum(float(changes[n][meant[n]].double().square().sum()) for n in changes))
+            factor = min(1.0, how["clip"] * (1 - 2**-20) / length)
+        sent: Weights = {}
+        for name, change in changes.items():
+            key = fold(self.key, "client", self.rounds, hash_of(self.names[client]), "upload", name)
+            cut = change * factor if how["by"] == "norm" else change.clamp(-how["clip"], how["clip"])
+            sent[name] = upload.values[name].clone()
+            sent[name][meant[name]] = (bases[name] + cut + self.draw(key, change, meant[name]))[meant[name]]
+        return Upload(sent, touched, upload.examples)
+
+    def draw(self, key: int, like: Tensor, rows: list[int]) -> Tensor:
+        """Noise for some rows of a weight; the others have none."""
+        width, noise = like[0].numel(), torch.zeros(like.shape, dtype=torch.float64)
+        for row in rows:
+            words = [word(key, row * width + column) for column in range(width)]
+            drawn = torch.tensor([self.law(x) for x in words], dtype=torch.float64)
+            noise[row] = drawn.reshape(like[row].shape) * self.noise["scale"]
+        return noise.to(like.dtype)
+
+    def law(self, x: int) -> float:
+        """A number from a random word."""
+        if self.noise["kind"] == "laplace":
+            return (1 if x & 1 else -1) * -math.log(((x >> 16) + 0.5) * 2**-48)
+        radius, angle = ((x >> 32) + 0.5) * 2**-32, (x & 0xFFFFFFFF) * 2 * math.pi * 2**-32
+        return math.sqrt(-2 * math.log(radius)) * math.cos(angle)

@@ -1,0 +1,286 @@
+"""What a page says: the numbers of the results, each beside its floor, and nothing that was not shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.report.hostile import PAYLOADS, hostile_run
+from tests.report.results import FLOOR, RESAMPLES, result, results, user_map
+from veilrec.errors import BadInput
+from veilrec.report import render
+from veilrec.report.arms import families
+from veilrec.report.findings import comparisons, findings, table_of_verdicts
+from veilrec.report.frontier import best, frontier, place_labels, verdict_of
+from veilrec.report.page import page
+from veilrec.report.verdicts import verdict
+from veilrec.result import Result
+
+
+class Words(HTMLParser):
+    """The text of a page without its scripts and styles, and every place that it points to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.points: list[str] = []
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside += [tag] if tag in {"script", "style"} else []
+        self.points += [value or "" for name, value in attrs if name in {"src", "href", "action", "data"}]
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._inside and self._inside[-1] == tag:
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.said += [] if self._inside else [data]
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.said).split())
+
+
+def embedded(text: str) -> dict[str, Any]:
+    """The data that the page's script reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    made: dict[str, Any] = json.loads(found[1])
+    return made
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[tuple[str, Result]]:
+    return results(("none", "laplace", "early_stop", "heavy_noise"))
+
+
+@pytest.fixture(scope="module")
+def text(runs: list[tuple[str, Result]]) -> str:
+    return render(runs)
+
+
+def test_numbers_are_those_of_the_results(runs: list[tuple[str, Result]], text: str) -> None:
+    words = Words(text).text
+    seeds = [one for name, one in runs if "/laplace/" in name]
+    useful = np.mean([one.utility.test["ndcg@10"] for one in seeds])
+    leaks = [one.privacy["veilrec"]["attributes"]["gender"]["verdict"]["auc"]["value"] for one in seeds]
+    assert f"{useful:.4f}" in words
+    assert f"{np.mean(leaks):.3f}" in words
+    assert f"popularity {FLOOR:.4f}" in words
+    assert "which items each user touched in training" in words
+    assert "64,588,800" in words
+    assert words.count("no formal guarantee") == 3
+
+
+def test_a_single_run_keeps_its_own_interval_and_words() -> None:
+    only = result("none", 0)
+    given = only.privacy["veilrec"]["attributes"]["gender"]["verdict"]
+    words = Words(render([("runs/x", only)])).text
+    assert given["sentence"] in words
+    assert f"{given['auc']['value']:.3f}" in words
+    assert f"{given['auc']['low']:.3f}–{given['auc']['high']:.3f}" in words
+    assert "Each defence against none" not in words
+
+
+def test_worst_comes_first_and_what_collapsed_comes_last(runs: list[tuple[str, Result]]) -> None:
+    (family,), _ = families(runs)
+    found = findings(family)
+    assert found[0].arm.label == "no defence"
+    assert found[0].title == "gender"
+    assert "guesses gender right for 78 of 100 users; always guessing male: 71." in found[0].sentence
+    assert [one.arm.label for one in found[-4:]] == ["heavy noise"] * 4
+    shown = [one.cell.leaning != "none" for one in found]
+    assert shown == sorted(shown, reverse=True)
+
+
+def test_collapsed_runs_are_not_ranked(runs: list[tuple[str, Result]]) -> None:
+    (family,), _ = families(runs)
+    rows = table_of_verdicts(family, "veilrec")
+    assert [arm.label for arm, _ in rows] == ["no defence", "early stop", "laplace", "heavy noise"]
+    points = verdict_of(family, "veilrec", ["gender"])
+    assert [point.arm.label for point in best(points)] == ["laplace", "early stop", "no defence"]
+    pairs = [comparisons(family, "veilrec", way) for way in (False, True)]
+    assert all("heavy noise" not in (row.this.label, row.that.label) for rows in pairs for row in rows)
+    assert "not ranked" in Words(render(runs)).text
+
+
+def test_differences_are_claimed_where_the_pairs_show_them(runs: list[tuple[str, Result]]) -> None:
+    (family,), _ = families(runs)
+    laplace, early = comparisons(family, "veilrec", False)
+    assert (laplace.this.label, laplace.that.label, laplace.seeds) == ("laplace", "no defence", 3)
+    assert laplace.useful.says == "less useful"
+    assert laplace.leaks["gender"].says == "leaks less"
+    assert early.leaks["age"].says == "no difference shown"
+
+
+def test_a_run_against_its_twin_shows_nothing() -> None:
+    twin = [(f"twin {k}", replace(one, settings={**one.settings, "model": {"name": "Other"}}))
+            for k, (_, one) in enumerate(results(("none",)))]  # fmt: skip
+    (family,), _ = families([*results(("none",)), *twin])
+    (found,) = comparisons(family, "veilrec", False)
+    assert {found.useful.says, *(one.says for one in found.leaks.values())} == {"no difference shown"}
+
+
+def test_one_seed_is_said_to_be_one_seed() -> None:
+    words = Words(render(results(("none", "laplace"), seeds=1))).text
+    assert "leaks less" in words
+    assert "With one seed it is true of those two runs; another training may differ." in words
+    assert "With one seed" not in Words(render(results(("none", "laplace"), seeds=2))).text
+
+
+def test_wrong_on_purpose_is_leakage() -> None:
+    (family,), _ = families(results(("none", "flipped")))
+    found = next(one for one in findings(family) if one.title == "gender" and one.arm.defended)
+    assert found.cell.leaning == "below"
+    assert "wrong more often than chance" in found.sentence
+    turned = verdict(family.arms[1], "veilrec", "gender")
+    assert turned is not None
+    assert turned.leak.value == pytest.approx(1 - turned.measure.value)
+    assert turned.leak.value > 0.6
+
+
+def test_other_protocols_are_kept_apart() -> None:
+    other = result("laplace", 0)
+    other = replace(other, utility=replace(other.utility, protocol="all items"))
+    text = render([*results(("none",)), ("runs/other", other)])
+    words = Words(text).text
+    assert "Their numbers do not compare, so there are 2 parts" in words
+    charts = embedded(text)["charts"]
+    for name, drawings in charts.items():
+        labels = {trace.get("name") for drawing in drawings for trace in drawing["data"]}
+        assert not {"no defence", "laplace"} <= labels, name
+
+
+def test_seeds_are_pooled_and_doubles_are_left_out() -> None:
+    runs = results(("none",))
+    more = {**runs[1][1].settings, "plan": {**runs[1][1].settings["plan"], "workers": 7}}
+    runs[1] = (runs[1][0], replace(runs[1][1], settings=more))  # how many workers changes no number
+    (family,), left = families([*runs, ("again", runs[0][1])])
+    assert len(family.arms) == 1
+    assert sorted(family.arms[0].seeds) == [0, 1, 2]
+    assert left == ["again is left out: it has the settings and the seed of runs/none/seed=0."]
+
+
+def test_labels_tell_namesakes_apart() -> None:
+    runs = results(("laplace",), seeds=1)
+    louder = replace(
+        runs[0][1], settings={**runs[0][1].settings, "defence": [{"name": "laplace", "scale": 0.5}]}
+    )
+    (family,), _ = families([*runs, ("louder", louder)])
+    assert [arm.label for arm in family.arms] == [
+        "laplace (scale 0.02, clip 0.5, rows touched)",
+        "laplace (scale 0.5)",
+    ]
+
+
+def test_a_run_without_attacks_makes_a_page() -> None:
+    bare = replace(result(), privacy={}, ledger={}, curves={}, utility_replicates={}, traffic={}, timing={})
+    words = Words(render([("runs/bare", bare)])).text
+    assert "No attack was run" in words
+    assert "no formal guarantee" in words
+
+
+def test_missing_numbers_are_dashes() -> None:
+    thin = result()
+    found = json.loads(json.dumps(thin.privacy))
+    gender = found["veilrec"]["attributes"]["gender"]
+    gender["attackers"][0]["scores"]["auc"] = {"value": None, "low": None, "high": None}
+    gender["verdict"] = None
+    assert "–" in Words(render([("x", replace(thin, privacy=found))])).text
+
+
+def test_nothing_to_report_is_an_error() -> None:
+    with pytest.raises(BadInput, match="no runs to report"):
+        render([])
+
+
+def test_no_person_is_in_a_page_unless_asked(runs: list[tuple[str, Result]], text: str) -> None:
+    longest = max(len(column) for column in _columns(embedded(text)["charts"]))
+    assert longest < 100  # nothing has as many entries as there are users
+    assert "personal data" not in Words(text).text
+    with_map = render(runs, maps={runs[0][0]: user_map(users=300)})
+    assert max(len(column) for column in _columns(embedded(with_map)["charts"])) >= 90
+    assert "This page contains personal data." in Words(with_map).text
+
+
+def _columns(value: Any) -> list[list[Any]]:
+    if isinstance(value, dict):
+        return [found for entry in value.values() for found in _columns(entry)]
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [found for entry in value for found in _columns(entry)]
+    return [value] if isinstance(value, list) else []
+
+
+def test_replicates_stay_out_of_the_page(text: str) -> None:
+    assert all(len(column) < RESAMPLES for column in _columns(embedded(text)["charts"]))
+
+
+def test_nothing_is_loaded_from_elsewhere(text: str) -> None:
+    points = Words(text).points
+    assert points
+    assert all(point.startswith("#") or point == "data:," for point in points)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe-inline" not in policy[1]
+    assert "unsafe-eval" not in policy[1]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_hostile_words_stay_words(payload: str) -> None:
+    text = page([hostile_run(payload, payload)], payload, {})
+    assert text.count("<script") == text.count("</script>") == 3
+    assert "<!--" not in text
+    found = embedded(text)
+    assert payload in found["table"]["texts"]
+    drawn = json.dumps(found["charts"]["f0-attackers"])
+    assert not re.search(r"<(?!br>)", drawn)
+
+
+def test_figures_are_what_plotly_knows(runs: list[tuple[str, Result]]) -> None:
+    """Colours are filled in by the page, so they are replaced here; all other names must be plotly's."""
+    from plotly.graph_objects import Figure
+
+    text = render(runs, maps={runs[0][0]: user_map()})
+    for drawings in embedded(text)["charts"].values():
+        for drawing in drawings:
+            plain = re.sub(r'"@heat"', '"Blues"', json.dumps(drawing))
+            Figure(json.loads(re.sub(r'"@\w+[^"]*"', '"red"', plain)))
+
+
+def test_every_chart_has_its_numbers_in_words(runs: list[tuple[str, Result]]) -> None:
+    (family,), _ = families(runs)
+    chart = frontier(family)
+    assert [variant.name for variant in chart.variants] == [
+        "worst attribute",
+        "gender",
+        "age",
+        "occupation",
+        "years",
+    ]
+    for number, table in enumerate(chart.tables):
+        assert list(table.variants) == [number]
+        assert all(len(row) == len(table.head) for row in table.rows)
+        assert "chance" in table.head
+        assert "popularity" in table.head
+
+
+def test_labels_keep_out_of_each_others_way() -> None:
+    assert place_labels([(0.5, 0.5)], [10]) == ["top right"]
+    assert place_labels([(0.97, 0.5)], [10]) == ["top left"]
+    near = place_labels([(0.5, 0.5), (0.53, 0.53)], [10, 10])
+    assert near[0] != near[1]
+    crowd = place_labels([(0.5 + 0.001 * k, 0.5) for k in range(9)], [20] * 9)
+    assert "" in crowd  # then the legend tells them apart
+
+
+def test_a_page_of_twelve_runs_is_not_too_large(text: str) -> None:
+    assert len(text.encode()) < 6_000_000

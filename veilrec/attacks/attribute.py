@@ -1,0 +1,80 @@
+"""Attribute inference: learn the label from what was seen of users who told theirs.
+
+Papers: APM §3.3 (updates), PARD §II-B, Eq. 7 (parameters), Aegis §2.2 and FedAU² §5.1 (embeddings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from torch import Tensor
+
+from veilrec.attack import Attack, Seen, Task
+from veilrec.attacks import classifiers
+from veilrec.attacks.readings import Reading, read
+from veilrec.errors import BadInput, nearest
+
+__all__ = ["AttributeInference"]
+
+
+@dataclass(frozen=True)
+class AttributeInference(Attack):
+    """A reading of the uploads, and any attackers that learn from it.
+
+    Attributes:
+        reads: ``updates``, ``parameters`` or ``embeddings``; `readings` says what each is.
+        parts: Parts of the model to read; empty for all.
+        classifiers: Who learns: names of `classifiers.CLASSIFIERS`.
+        columns: A weight with more values than this is folded into so many columns.
+    """
+
+    reads: Literal["updates", "parameters", "embeddings"] = "updates"
+    parts: Sequence[str] = ()
+    classifiers: Sequence[str] = ("logistic", "mlp", "boosting", "forest", "knn")
+    columns: int = 128
+
+    def __post_init__(self) -> None:
+        for name in self.classifiers:
+            if name not in classifiers.CLASSIFIERS:
+                fix = nearest(name, classifiers.CLASSIFIERS)
+                raise BadInput("attack.classifiers", f'no classifier "{name}"', fix)
+        if not self.classifiers:
+            raise BadInput("attack.classifiers", "an empty list", "name at least one")
+        if self.columns < 1:
+            raise BadInput("attack.columns", f"{self.columns} columns", "give 1 or more")
+
+    @property
+    def family(self) -> str:
+        return classifiers.CLASSIFIERS[self.classifiers[0]].family
+
+    def unfold(self) -> Mapping[str, Attack]:
+        where = "+".join(self.parts)
+        lead = f"{self.reads} of {where}" if where else self.reads
+        return {f"{lead}/{name}": replace(self, classifiers=(name,)) for name in self.classifiers}
+
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        return self.infer_all(seen, [task])[0]
+
+    def infer_all(self, seen: Seen, tasks: Sequence[Task]) -> list[Tensor]:
+        return classifiers.fit_predict(
+            self.classifiers[0], self._read(seen).features, [_job(t) for t in tasks]
+        )
+
+    def stages(self, seen: Seen, task: Task) -> Tensor:
+        return classifiers.staged(self.classifiers[0], self._read(seen).features, _job(task))
+
+    def answers(self, seen: Seen, task: Task) -> bool:
+        return task.classes > 0 or classifiers.CLASSIFIERS[self.classifiers[0]].values is not None
+
+    def notes(self, seen: Seen) -> dict[str, Any]:
+        return self._read(seen).notes()
+
+    def _read(self, seen: Seen) -> Reading:
+        return read(seen, self.reads, self.parts, self.columns)
+
+
+def _job(task: Task) -> classifiers.Job:
+    rows = task.labelled
+    return classifiers.Job(rows, task.known[rows], task.classes, task.seed)

@@ -1,0 +1,235 @@
+"""DLG and iDLG: read a label off the gradient of a classifier that devices upload.
+
+Papers: Zhu, Liu and Han, "Deep Leakage from Gradients", NeurIPS 2019 (DLG); Zhao, Mopuri and Bilen,
+"iDLG: Improved Deep Leakage from Gradients", 2020 (iDLG); FedAU², AAAI 2026, §3.3 and §4.3.
+Eq. (4) → DLG.reconstruct, Eq. (7) and (8) → components.
+
+Both find the label that the device trained its classifier on. A device that lies about it gives the lie
+away, and not the truth: against the truth the attack then scores as well as the lie does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import grad, jvp, vmap
+
+from veilrec.attack import Attack, Seen, Task
+from veilrec.attacks.gradients import Slopes, check, slopes, source
+from veilrec.attacks.heads import Head
+from veilrec.errors import BadInput
+from veilrec.keys import Keys
+from veilrec.params import Params
+
+__all__ = ["DLG", "Replay", "components", "iDLG"]
+
+BLOCK = 512  # users who are matched at once
+LEAST = 1e-30  # square norm of a gradient that is still divided by
+
+
+class Replay(NamedTuple):
+    """What DLG ends with: an input and a label for every user whose gradient they reproduce."""
+
+    vector: Tensor  # [users, dim] em′
+    label: Tensor  # [users, classes] y′: its logits, or the raw label
+    mismatch: Tensor  # [users] ‖∇W′ − ∇W‖² / ‖∇W‖²; infinite where there was no gradient
+    predicted: Tensor  # [users, classes] ŷ′ of Eq. (7): what the head makes of em′
+    correction: Tensor  # [users, classes] δ of Eq. (8)
+
+
+class _OnGradient(Attack):
+    """What the two share: they need a single user's gradient of a head with as many classes as the task."""
+
+    part: str
+    attribute: str
+
+    @property
+    def family(self) -> str:
+        return "gradient"
+
+    def answers(self, seen: Seen, task: Task) -> bool:
+        if seen.public is None or self.part not in seen.public.model.parts:
+            return False
+        named = not self.attribute or self.attribute == task.attribute
+        return named and Head.of(seen.public, self.part).classes == task.classes
+
+    def notes(self, seen: Seen) -> dict[str, Any]:
+        return {"gradient": source(check(seen, self.part), self.part)}
+
+    def _head(self, seen: Seen, task: Task) -> Head:
+        head = Head.of(check(seen, self.part), self.part)
+        if head.classes != task.classes:
+            what = f'"{self.part}" tells {head.classes} classes apart, {task.attribute or "the task"} has'
+            raise BadInput("attack.part", f"{what} {task.classes}", "name the head of that attribute")
+        return head
+
+
+@dataclass(frozen=True)
+class DLG(_OnGradient):
+    """Look for an input and a label that have the user's gradient; the label found is the guess.
+
+    Every user is a problem of its own, and a step of all of them is one batched call. Adam works number by
+    number, so it batches as it is. L-BFGS, which the DLG paper uses, would need a line search for each user
+    and does badly on a ReLU; it is left out. FedAU²'s attack is ``starts = [1.0]``, ``soft_label = false``.
+
+    Attributes:
+        part: The classifier, a part of the model.
+        attribute: What it tells apart; "" for whatever has as many classes.
+        steps, lr: Of Adam.
+        starts: One try each: the standard deviation of its first input. User vectors are small, and an input
+            far larger than the truth rarely finds back; the try that matches best is kept.
+        enough: No further try where ‖∇W′ − ∇W‖² is below this share of ‖∇W‖².
+        soft_label: The label is a softmax of what is searched, as in the DLG paper; or is it, raw.
+    """
+
+    part: str = "adversary"
+    attribute: str = ""
+    steps: int = 300
+    lr: float = 0.1
+    starts: tuple[float, ...] = (0.1, 0.3, 1.0)
+    enough: float = 0.01
+    soft_label: bool = True
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise BadInput("attack.steps", f"{self.steps} steps", "give 1 or more")
+        if not self.starts or min(self.starts) <= 0:
+            raise BadInput("attack.starts", f"{list(self.starts)}", "give numbers above 0, at least one")
+
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        return self.reconstruct(seen, task).label.softmax(1).double()
+
+    def reconstruct(self, seen: Seen, task: Task) -> Replay:
+        """The input and the label found for every user, Eq. (4); the same seed finds the same."""
+        head = self._head(seen, task)
+        found: Replay = seen.once((self, task.seed), lambda: self._everyone(seen, head, task.seed))
+        return found
+
+    def _everyone(self, seen: Seen, head: Head, seed: int) -> Replay:
+        public = check(seen, self.part)
+        n, dim, classes = public.n_users, head.first.inputs, head.classes
+        shapes = {"vector": (n, dim), "mismatch": (n,)}
+        found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
+        found.mismatch.fill_(torch.inf)
+        for chunk in slopes(seen, self.part):
+            for some in torch.arange(len(chunk.user), device=chunk.user.device).split(BLOCK):
+                own = {name: slope[some] for name, slope in chunk.gradient.items()}
+                block = Slopes(chunk.user[some], chunk.weights, own)
+                for whole, part in zip(found, self._tries(head, block, seed), strict=True):
+                    whole[block.user.cpu()] = part.to(whole)
+        return found
+
+    def _tries(self, head: Head, block: Slopes, seed: int) -> Replay:
+        """Try after try, for those who are not matched well enough yet."""
+        user, weights, gradient = block
+        n, like = len(user), weights[head.first.weight]
+        vector, label = like.new_zeros(n, head.first.inputs), like.new_zeros(n, head.classes)
+        mismatch = like.new_full((n,), torch.inf)
+        keys = Keys.seed(seed, user.device).fold("dlg").fold(user)
+        for number, scale in enumerate(self.starts):
+            left = (mismatch > self.enough).nonzero().squeeze(1)
+            if len(left):
+                some = Slopes(user[left], weights, {name: slope[left] for name, slope in gradient.items()})
+                tried = self._match(head, some, keys.pick(left).fold(number), scale)
+                better = tried[2] < mismatch[left]
+                for whole, part in zip((vector, label, mismatch), tried, strict=True):
+                    whole[left[better]] = part[better]
+        return Replay(vector, label, mismatch, *components(head, weights, gradient, vector, keys))
+
+    def _match(self, head: Head, some: Slopes, keys: Keys, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+        """``[n, dim]`` and ``[n, classes]`` after one try, and ``[n]`` how far their gradients are off."""
+        dtype = some.weights[head.first.weight].dtype
+        vector = scale * keys.fold("input").normal(head.first.inputs, dtype=dtype)
+        label = keys.fold("label").normal(head.classes, dtype=dtype)
+        way = vmap(self._way_down(head, some.weights))
+        # Steps in proportion to the start, or a small input is shaken to pieces. At scale 1 as published.
+        adam = torch.optim.Adam(
+            [{"params": [vector], "lr": self.lr * scale}, {"params": [label]}], lr=self.lr
+        )
+        for step in range(self.steps):
+            vector.grad, label.grad, _ = way(vector, label, some.gradient, keys.fold("step").fold(step))
+            adam.step()
+        return vector, label, way(vector, label, some.gradient, keys.fold("step").fold(self.steps))[2]
+
+    def _way_down(self, head: Head, weights: Params) -> Any:
+        """For one user: the gradient of ‖∇W′ − ∇W‖² / ‖∇W‖² by em′ and y′, and its value."""
+
+        def loss(weights: Params, vector: Tensor, label: Tensor, keys: Keys) -> Tensor:
+            target = label.softmax(-1) if self.soft_label else label
+            return -(target * head.logits(weights, vector, keys).log_softmax(-1)).sum()
+
+        def way(vector: Tensor, label: Tensor, observed: Params, keys: Keys) -> tuple[Tensor, Tensor, Tensor]:
+            slope = grad(loss)(weights, vector, label, keys)
+            gap = {name: slope[name] - observed[name] for name in slope}
+            norm = _square_norm(observed)
+
+            def along(vector: Tensor, label: Tensor) -> Tensor:
+                # With the gap R held fixed, ∂‖∇W′ − ∇W‖² = 2 ∂⟨R, ∇W′⟩, and ⟨R, ∇W′⟩ is the loss's slope
+                # along R: a forward pass, half the work of going back through the backward pass.
+                def at(weights: Params) -> Tensor:
+                    return loss(weights, vector, label, keys)
+
+                return 2 * jvp(at, (weights,), (gap,))[1] / norm.clamp(min=LEAST)  # type: ignore[no-any-return]
+
+            by_vector, by_label = grad(along, argnums=(0, 1))(vector, label)
+            return by_vector, by_label, _square_norm(gap) / norm  # infinite where there is nothing to match
+
+        return way
+
+
+def _square_norm(slopes: Params) -> Tensor:
+    return torch.stack([slope.square().sum() for slope in slopes.values()]).sum()
+
+
+@dataclass(frozen=True)
+class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
+    """The class whose row of the last layer's gradient has the least sum: exact for one user's cross-entropy.
+
+    The gradient by the logits is p − y, negative for the true class alone. A row of the last matrix's
+    gradient is that number times the layer's input, which a ReLU keeps from being negative; the bias's
+    gradient is the number itself, whatever the activation.
+
+    Attributes:
+        part: The classifier, a part of the model.
+        attribute: What it tells apart; "" for whatever has as many classes.
+        bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
+    """
+
+    part: str = "adversary"
+    attribute: str = ""
+    bias: bool = True
+
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        head = self._head(seen, task)
+        scores = torch.zeros(len(task.known), head.classes, dtype=torch.float64)
+        for user, _, gradient in slopes(seen, self.part):
+            if self.bias and head.last.bias:
+                sums = gradient[head.last.bias][:, : head.classes]
+            else:
+                sums = head.class_rows(gradient).sum(2)
+            scores[user.cpu()] = -sums.double().cpu()
+        return scores
+
+
+def components(
+    head: Head, weights: Params, gradient: Params, vector: Tensor, keys: Keys
+) -> tuple[Tensor, Tensor]:
+    """The two parts of FedAU²'s Theorem 1, whose difference ŷ′ − δ is the best dummy label, Eq. (7).
+
+    Args:
+        head: What is attacked.
+        weights: As they were sent.
+        gradient: Of each user, ``[n, …]``.
+        vector: ``[n, dim]`` the inputs em′ that were found.
+        keys: ``[n]``, for a head that draws.
+
+    Returns:
+        ``[n, classes]`` ŷ′, the prediction on em′, and δ_i = h′·∇W_i/‖h′‖², h′ being the last layer's input.
+    """
+    given, logits = vmap(head.before_last, in_dims=(None, 0, 0))(weights, vector, keys)
+    rows = head.class_rows(gradient)  # [n, classes, in]
+    correction = (rows @ given[..., None]).squeeze(2) / given.square().sum(1, keepdim=True).clamp(min=LEAST)
+    return logits.softmax(1), correction

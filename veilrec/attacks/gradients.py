@@ -1,0 +1,86 @@
+"""Gradients: one part of the model as it was sent, and each user's gradient of it, as the server saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from veilrec.attack import Public, Seen
+from veilrec.errors import BadInput, nearest
+from veilrec.params import Params, Scope
+from veilrec.uploads import Exchange
+
+__all__: list[str] = []  # no entry of the catalogue
+
+
+class Slopes(NamedTuple):
+    """A chunk of users: the weights that all of them were sent, and each one's gradient of these."""
+
+    user: Tensor  # [n]
+    weights: Params  # by name within the part, without the user axis; "" where the part is one tensor
+    gradient: Params  # the same names, [n, …]
+
+
+def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
+    """The gradients of a part in the probe round, chunk by chunk.
+
+    Where devices send trained weights the update stands for the gradient: sent − received, divided by the
+    rate where one rate of plain SGD is known. After several local steps it is their sum.
+
+    Raises:
+        BadInput: Where no single user's gradient of such a part crosses the wire.
+    """
+    public = check(seen, part)
+    whole = getattr(public.model, part)
+    names = [name for name, _ in whole.named_parameters()] if isinstance(whole, nn.Module) else [""]
+    for exchange in seen.probe():
+        full = {name: f"{part}.{name}" if name else part for name in names}
+        weights = {name: exchange.sent.all[full[name]].detach() for name in names}
+        gradient = {name: _gradient(public, part, full[name], exchange) for name in names}
+        cohort = exchange.received.cohort
+        yield Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
+
+
+def check(seen: Seen, part: str) -> Public:
+    """What everybody knows of the method, if each upload holds one user's gradient of the part.
+
+    Raises:
+        BadInput: If not.
+    """
+    if seen.public is None:
+        raise BadInput("attack", "there are no uploads to read a gradient from", "attack a federated run")
+    parts = seen.public.model.parts
+    if part not in parts:
+        raise BadInput("attack.part", f'the model has no part "{part}"', nearest(part, parts))
+    if parts[part].scope is not Scope.SHARED or parts[part].rows is not None:
+        what = f"a table of {parts[part].rows}s" if parts[part].rows else parts[part].scope.value
+        raise BadInput(
+            "attack.part", f'"{part}" is {what}', "name a part that all share and that is no table"
+        )
+    if (seats := seen.public.seats.shape[1]) != 1:
+        what = f"a client holds up to {seats} users, whose gradients arrive as one sum"
+        raise BadInput("attack", what, "attack a federation of phones")
+    return seen.public
+
+
+def source(public: Public, part: str) -> str:
+    """What stands for the gradient of a part, in words."""
+    if public.gradients:
+        return "as uploaded"
+    return "update of weights" if _rate(public, part) is None else "update of weights / rate"
+
+
+def _gradient(public: Public, part: str, name: str, exchange: Exchange) -> Tensor:
+    """``[n, …]`` of one weight."""
+    received = exchange.received.values[name]
+    assert isinstance(received, Tensor)  # `check` lets no table through
+    if public.gradients:
+        return received.detach()
+    return (exchange.sent.all[name] - received).detach() / (_rate(public, part) or 1.0)
+
+
+def _rate(public: Public, part: str) -> float | None:
+    """What an update is a multiple by; helpers step with a rate of their own, which nobody announces."""
+    return None if public.model.parts[part].helper else public.rate

@@ -1,0 +1,300 @@
+"""Readings: what an attacker makes of the uploads before any learning, one row of numbers per user.
+
+Papers: APM §3.3 (updates), PARD §II-B (parameters), Aegis §2.2 and FedAU² §5.1 (embeddings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import Public, Seen
+from veilrec.attacks.membership import Membership
+from veilrec.attacks.sketch import Sketch, distortion, whole
+from veilrec.errors import BadInput, nearest
+from veilrec.params import Rows, Scope, part_of
+from veilrec.uploads import Exchange
+
+__all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
+
+FEW = 64  # users on whom the loss of a sketch is measured
+
+
+class Reading(NamedTuple):
+    """What was read of every user; a user of whom nothing was seen has zeros and is not `covered`.
+
+    Attributes:
+        features: ``[users, kept]``.
+        width: Columns before folding.
+        loss: Median relative error that folding brought to distances between users; 0 without folding.
+    """
+
+    features: Tensor
+    width: int
+    loss: float
+
+    def notes(self) -> dict[str, Any]:
+        """What a table says beside the scores."""
+        kept = self.features.shape[1]
+        told: dict[str, Any] = {"width": self.width, "kept": kept}
+        if self.loss:
+            told["loss"] = f"distances between users kept within {self.loss:.1%} (median)"
+        return told
+
+
+def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -> Reading:
+    """One of `READINGS`, made once for whoever asks.
+
+    Raises:
+        BadInput: Where the uploads do not hold what it needs, and nothing is granted in its place.
+    """
+    found: Reading = seen.once((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
+    return found
+
+
+def covered(seen: Seen) -> Tensor:
+    """``[users]`` True for whom the attacker has seen, or was granted, anything."""
+
+    def look() -> Tensor:
+        if seen.public is None:
+            vectors = _granted_vectors(seen)
+            return torch.ones(len(vectors), dtype=torch.bool)
+        there = torch.zeros(seen.public.n_users, dtype=torch.bool)
+        for exchange in seen.probe():
+            there[_users(seen.public, exchange)] = True
+        return there
+
+    found: Tensor = seen.once("covered", look)
+    return found
+
+
+def parts_of(seen: Seen) -> list[str]:
+    """The parts of the model that are uploaded, in the order of the model."""
+    public = _federation(seen)
+    uploaded = {part_of(name) for name in public.schema if name != "examples"}
+    return [part for part in public.model.parts if part in uploaded]
+
+
+def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """What each user's upload changes, part after part, each folded to at most `columns`.
+
+    The gradient where gradients are sent; ΔΘ = (Θ − Θ_u)/μ under plain SGD with one rate μ (APM, §3.3), ΔΘ
+    otherwise. An EXPOSED part is no change but the device's own weights: it is taken as it is.
+    """
+    public = _alone(seen, "updates")
+    for part in parts:
+        if part not in parts_of(seen):
+            raise BadInput("attack.parts", f'no part "{part}" is uploaded', nearest(part, parts_of(seen)))
+    found: dict[str, Reading] = seen.once(("updates", columns), lambda: _by_name(seen, public, columns))
+    chosen = [reading for name, reading in found.items() if not parts or part_of(name) in parts]
+    loss = max(reading.loss for reading in chosen)
+    features = torch.cat([reading.features for reading in chosen], 1)
+    return Reading(features, sum(reading.width for reading in chosen), loss)
+
+
+def _by_name(seen: Seen, public: Public, columns: int) -> dict[str, Reading]:
+    """One pass over the uploads: every weight's change, folded where it is wide."""
+    pieces: dict[str, list[Tensor]] = {}
+    losses: dict[str, float] = {}
+    sketches: dict[str, Sketch | None] = {}
+    widths: dict[str, int] = {}
+    users: list[Tensor] = []
+    for exchange in seen.probe():
+        users.append(_users(public, exchange))
+        for name, spec in public.schema.items():
+            if name == "examples":
+                continue
+            change = _change(public, exchange, name)
+            if name not in sketches:
+                shape = spec.shape if spec.table is None else (spec.table, *spec.shape)
+                widths[name] = torch.Size(shape).numel()
+                device = exchange.received.cohort.device
+                wide = widths[name] > columns
+                sketches[name] = Sketch.of(name, shape, columns, device) if wide else None
+                losses[name] = _loss(change, spec.table, sketches[name])
+            sketch = sketches[name]
+            row = whole(change, spec.table) if sketch is None else sketch.fold(change)
+            pieces.setdefault(name, []).append(row.float().cpu())
+    user = torch.cat(users)
+    return {
+        n: Reading(_spread(user, torch.cat(p), public.n_users), widths[n], losses[n])
+        for n, p in pieces.items()
+    }
+
+
+def _loss(change: Tensor | Rows, table: int | None, sketch: Sketch | None) -> float:
+    if sketch is None:
+        return 0.0
+    some = Rows(change.row[:FEW], change.value[:FEW]) if isinstance(change, Rows) else change[:FEW]
+    return distortion(whole(some, table), sketch.fold(some))
+
+
+def _change(public: Public, exchange: Exchange, name: str) -> Tensor | Rows:
+    """What one weight's upload tells: a gradient, a change of weights, or the device's own weights."""
+    value = exchange.received.values[name]
+    if public.gradients or public.model.parts[part_of(name)].scope is not Scope.SHARED:
+        return value
+    sent, rate = exchange.sent.all[name], public.rate or 1.0
+    if isinstance(value, Rows):
+        return Rows(value.row, (sent[value.row.clamp(min=0)] - value.value) / rate)
+    return (sent - value) / rate
+
+
+def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """The user's vector beside the mean of the vectors of the user's items, as the device holds them.
+
+    Which items those are is granted (PARD's I'_u), or picked by the membership attack: as many rows of the
+    upload as stand out. Where no user vector is uploaded or granted, the items' mean stands alone.
+    """
+    public = _alone(seen, "parameters")
+    tables = [
+        n
+        for n, spec in public.schema.items()
+        if spec.table is not None and (not parts or part_of(n) in parts)
+    ]
+    touched = (
+        None if seen.granted.interactions is None else _Lists.of(*seen.granted.interactions, public.n_users)
+    )
+    users, rows = [], []
+    for exchange in seen.probe():
+        user = _users(public, exchange)
+        mask = _picked(public, exchange) if touched is None else touched.of_some(user, _items(public))
+        mask = mask.to(exchange.received.cohort.device)
+        means = [_mean(public, exchange, name, mask).float().cpu() for name in tables]
+        users.append(user)
+        rows.append(torch.cat(means, 1) if means else torch.zeros(len(user), 0))
+    items = _spread(torch.cat(users), torch.cat(rows), public.n_users)
+    own = None if parts else _vectors(seen)  # a part that is named stands alone
+    features = items if own is None else torch.cat([own, items], 1)
+    if not features.shape[1]:
+        raise BadInput("attack.reads", "neither item tables nor user vectors are uploaded", 'read "updates"')
+    return Reading(features, features.shape[1], 0.0)
+
+
+class _Lists(NamedTuple):
+    """Everybody's items one after another: only those of a chunk are ever laid out side by side."""
+
+    item: Tensor  # [events] in the order of the users
+    start: Tensor  # [users + 1]
+
+    @classmethod
+    def of(cls, user: Tensor, item: Tensor, users: int) -> _Lists:
+        start = torch.zeros(users + 1, dtype=torch.int64)
+        start[1:] = torch.bincount(user, minlength=users).cumsum(0)
+        return cls(item[user.argsort(stable=True)], start)
+
+    def of_some(self, user: Tensor, items: int) -> Tensor:
+        """``[u, items]`` True where a user touched an item."""
+        count = self.start[user + 1] - self.start[user]
+        row = torch.repeat_interleave(torch.arange(len(user)), count)
+        place = torch.arange(len(row)) - (count.cumsum(0) - count)[row] + self.start[user][row]
+        mask = torch.zeros(len(user), items, dtype=torch.bool)
+        mask[row, self.item[place]] = True
+        return mask
+
+
+def _items(public: Public) -> int:
+    return max((spec.table or 0 for spec in public.schema.values()), default=0)
+
+
+def _picked(public: Public, exchange: Exchange) -> Tensor:
+    """``[c, items]`` the rows that stand out: by direction, the side of which fewer rows were sent."""
+    return Membership(by="direction").pairs(public, exchange) > 0
+
+
+def _mean(public: Public, exchange: Exchange, name: str, mask: Tensor) -> Tensor:
+    """``[c, d]`` the mean over the chosen items of the vectors that the device holds; 0 where there is none.
+
+    Where gradients are sent the device has not moved the table: its vectors are those it received.
+    """
+    value = exchange.received.values[name]
+    if public.gradients or not isinstance(value, Rows):
+        table = exchange.sent.all[name].flatten(1)
+        return mask.to(table.dtype) @ table / mask.sum(1, keepdim=True).clamp(min=1)
+    chosen = mask.gather(1, value.row.clamp(min=0)) & (value.row >= 0)  # [c, r]
+    total = (value.value.flatten(2) * chosen[..., None]).sum(1)
+    return total / chosen.sum(1, keepdim=True).clamp(min=1)
+
+
+def embeddings(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """The user vectors alone: those uploaded, or those granted to an outsider."""
+    vectors = _vectors(seen, parts)
+    if vectors is None:
+        raise BadInput(
+            "attack.reads", "no user vector is uploaded", 'grant "user_vectors", or read "updates"'
+        )
+    return Reading(vectors, vectors.shape[1], 0.0)
+
+
+def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
+    """``[users, d]`` granted vectors, else all EXPOSED parts with a row per user; None without either."""
+    if seen.granted.user_vectors is not None:
+        return seen.granted.user_vectors.float()
+    public = _federation(seen)
+    names = [
+        name
+        for name in public.schema
+        if name != "examples"
+        and (part := public.model.parts[part_of(name)]).scope is Scope.EXPOSED
+        and part.rows == "user"
+        and (not parts or part_of(name) in parts)
+    ]
+    if not names:
+        return None
+    found: Tensor = seen.once(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
+    return found
+
+
+def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
+    users, rows = [], []
+    for exchange in seen.probe():
+        seats = public.seats[exchange.received.cohort.cpu()]
+        values = [exchange.received.values[name] for name in names]
+        row = torch.cat([value.flatten(2).float().cpu() for value in values if isinstance(value, Tensor)], 2)
+        users.append(seats[seats >= 0])
+        rows.append(row[seats >= 0])
+    return _spread(torch.cat(users), torch.cat(rows), public.n_users)
+
+
+def _granted_vectors(seen: Seen) -> Tensor:
+    if seen.granted.user_vectors is None:
+        raise BadInput("attack", "nothing was seen", "give a run, or vectors")
+    return seen.granted.user_vectors
+
+
+def _federation(seen: Seen) -> Public:
+    if seen.public is None:
+        raise BadInput("attack.reads", "there are vectors and no uploads", 'read "embeddings"')
+    return seen.public
+
+
+def _alone(seen: Seen, name: str) -> Public:
+    """What is public, where each client is one user."""
+    public = _federation(seen)
+    if public.seats.shape[1] > 1:
+        fix = 'read "embeddings", which has a row for each'
+        raise BadInput("attack.reads", f"{name} of a silo are those of all its users together", fix)
+    return public
+
+
+def _users(public: Public, exchange: Exchange) -> Tensor:
+    """The users behind a chunk of uploads."""
+    seats = public.seats[exchange.received.cohort.cpu()]
+    return seats[seats >= 0]
+
+
+def _spread(user: Tensor, rows: Tensor, users: int) -> Tensor:
+    """Rows by user; zeros for those who sent nothing."""
+    found = rows.new_zeros(users, rows.shape[1])
+    found[user] = rows
+    return found
+
+
+READINGS: dict[str, Callable[[Seen, Sequence[str], int], Reading]] = {
+    "updates": updates,
+    "parameters": parameters,
+    "embeddings": embeddings,
+}

@@ -1,0 +1,168 @@
+"""``veilrec attack``: what a finished run gives away, by other attackers, without training again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, check_device, load_plugins
+from veilrec.errors import BadInput
+
+if TYPE_CHECKING:
+    from veilrec.runs.lab import Audit
+
+__all__ = ["attack"]
+
+
+def _names(option: str, told: str, metavar: str = "NAME") -> Any:
+    return typer.Option(option, metavar=metavar, help=f"{told}; repeatable.")
+
+
+Names = list[str] | None
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
+]
+Preset = Annotated[Names, _names("--preset", "veilrec, pard, apm, aegis or fedau2")]
+Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
+Reads = Annotated[Names, _names("--reads", "updates, parameters or embeddings")]
+Parts = Annotated[Names, _names("--part", "Only this part of the model")]
+Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
+Grant = Annotated[Names, _names("--grant", "interactions or user_vectors", "WHAT")]
+Known = Annotated[float | None, typer.Option(help="Share of users whose label is known.")]
+Repeats = Annotated[int | None, typer.Option(min=1, help="Draws of known users.")]
+Selection = Annotated[str | None, typer.Option(help="last, validation or oracle.")]
+Seed = Annotated[int | None, typer.Option(help="Instead of the run's own.")]
+Name = Annotated[str, typer.Option("--name", help="What the findings are called in result.json.")]
+NoSave = Annotated[bool, typer.Option("--no-save", help="Leave result.json as it is.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="PATH", help="Of a run that was written without it.")
+]
+
+
+def attack(
+    runs: Runs,
+    preset: Preset = None,
+    classifier: Learner = None,
+    reads: Reads = None,
+    part: Parts = None,
+    attribute: Wanted = None,
+    known: Known = None,
+    grant: Grant = None,
+    repeats: Repeats = None,
+    selection: Selection = None,
+    seed: Seed = None,
+    name: Name = "",
+    no_save: NoSave = False,
+    data: Data = None,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    device: Device = "cpu",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attack finished runs again, with other attackers, readings or protocols; nothing is trained again."""
+    load_plugins(plugin)
+    check_device(device)
+    from veilrec.cells import runs_in
+
+    threat = {
+        "known": known,
+        "repeats": repeats,
+        "selection": selection,
+        "grants": grant,
+        "attributes": attribute,
+    }
+    changes = {key: tuple(v) if isinstance(v, list) else v for key, v in threat.items() if v is not None}
+    audits = _audits(preset or (), reads or (), part or (), classifier or (), changes, name)
+    told: dict[str, Any] = {}
+    for place in (found for run in runs for found in runs_in(run)):
+        told[str(place)] = _one(place, audits, seed, (data, data_dir, device), save=not no_save, quiet=quiet)
+        if not as_json:
+            _print(place, told[str(place)])
+    if as_json:
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+
+
+def _audits(
+    presets: Any, reads: Any, parts: Any, classifiers: Any, changes: dict[str, Any], name: str
+) -> list[Audit]:
+    """Protocols by name, or one put together from what was named; either with changes."""
+    from veilrec.attacks.attribute import AttributeInference
+    from veilrec.runs.audits import CUSTOM
+    from veilrec.runs.lab import Audit
+    from veilrec.runs.presets import OWN, WORST, preset
+    from veilrec.settings import fit, options_of
+    from veilrec.threat import Threat
+
+    changes = fit("threat", changes, options_of(Threat), "a threat")
+    built = reads or parts or classifiers
+    if built and presets:
+        raise BadInput(
+            "--preset", "a protocol has its own attackers", "drop it, or --reads, --part and --classifier"
+        )
+    if built:
+        for entry in reads:
+            _check_reading(entry)
+        learners = tuple(classifiers) or WORST
+        attacks = {
+            entry: AttributeInference(reads=entry, parts=tuple(parts), classifiers=learners)
+            for entry in reads or ("updates",)
+        }
+        threat = Threat(**{"by_part": False, "membership": False, **changes})
+        return [Audit(name or CUSTOM, threat, attacks)]
+    chosen = [preset(entry) for entry in presets or (OWN,)]
+    if name and len(chosen) > 1:
+        raise BadInput("--name", "one name for several protocols", "name one --preset")
+    changed = set(changes) - {"attributes"}  # a protocol that was changed does not go by its own name
+    return [
+        replace(
+            a, threat=replace(a.threat, **changes), name=name or (f"{a.name}, changed" if changed else a.name)
+        )
+        for a in chosen
+    ]
+
+
+def _check_reading(name: str) -> None:
+    from veilrec.attacks.readings import READINGS
+    from veilrec.errors import nearest
+
+    if name not in READINGS:
+        raise BadInput("--reads", f'no reading "{name}"', nearest(name, READINGS))
+
+
+def _one(
+    place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
+) -> dict[str, Any]:
+    from veilrec.cli import finished
+    from veilrec.cli.progress import showing
+    from veilrec.runs.audits import Examiner
+    from veilrec.runs.folder import TRANSCRIPT
+    from veilrec.runs.lock import locked
+
+    with showing("", str(place), quiet=quiet) as progress:
+        progress.phase("opening")
+        opened = finished.reopen(place, *source)
+        run = opened.run
+        own = run.result.settings["seed"] if seed is None else seed
+        examiner = Examiner(run.data, audits, own)
+        found = examiner.examine(
+            opened.federation, opened.state, run.result.selected, place / TRANSCRIPT, progress
+        )
+    if save:
+        with locked(place):
+            replace(run.result, privacy={**run.result.privacy, **found}).save(place)
+    return found
+
+
+def _print(place: Path, found: dict[str, Any]) -> None:
+    from veilrec.cli.leaks import print_audit
+    from veilrec.cli.tables import console
+
+    console().print(f"{place}", style="bold", soft_wrap=True)
+    for name, audit in found.items():
+        print_audit(name, audit)

@@ -1,0 +1,194 @@
+"""``veilrec audit``: what anyone's user vectors give away about the users, without any training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veilrec.cli.arguments import Json, Quiet
+from veilrec.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from veilrec.runs.joining import Audience
+    from veilrec.threat import Threat
+
+__all__ = ["audit"]
+
+Names = list[str] | None
+BARE = (".npy", ".safetensors")  # files without named columns
+
+Vectors = Annotated[
+    Path,
+    typer.Argument(
+        metavar="VECTORS", help="npy, CSV, Parquet or safetensors: a row a user.", show_default=False
+    ),
+]
+Users = Annotated[
+    Path,
+    typer.Option("--attributes", metavar="USERS", help="CSV or Parquet: a row a user.", show_default=False),
+]
+Attributes = Annotated[
+    Names, typer.Option("--attribute", metavar="NAME", help="A column to attack; by default all; repeatable.")
+]
+Continuous = Annotated[
+    Names, typer.Option("--continuous", metavar="NAME", help="A column of amounts, as age; repeatable.")
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="NAME", help="The column of ids; by default its name, or the first."),
+]
+VectorsId = Annotated[
+    str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS; - for none.")
+]
+Ids = Annotated[
+    Path | None, typer.Option("--ids", metavar="FILE", help="The ids of VECTORS, one a line or as npy.")
+]
+ByPosition = Annotated[bool, typer.Option("--by-position", help="Row n is the same user in both files.")]
+Tensor = Annotated[
+    str | None, typer.Option("--tensor", metavar="NAME", help="Which one of a safetensors file.")
+]
+Classifiers = Annotated[
+    Names, typer.Option("--classifier", metavar="NAME", help="Who learns, as in mlp; repeatable.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the result there, as JSON.")
+]
+
+
+def audit(
+    vectors: Vectors,
+    attributes: Users,
+    attribute: Attributes = None,
+    continuous: Continuous = None,
+    id_: Id = None,
+    vectors_id: VectorsId = None,
+    ids: Ids = None,
+    by_position: ByPosition = False,
+    tensor: Tensor = None,
+    known: Annotated[float, typer.Option(help="Share of users whose label the attacker has.")] = 0.2,
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of known users and attackers.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of those draws.")] = 0,
+    classifier: Classifiers = None,
+    users: Annotated[int, typer.Option(min=0, help="Attack at most so many users; 0 for all.")] = 20_000,
+    out: Out = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
+    from veilrec.cli.progress import showing
+
+    _check_out(out)
+    threat, learners = _threat(known, seeds), _learners(classifier or ())
+    with showing("", quiet=quiet) as progress:
+        progress.phase(f"reading {vectors}")
+        told = (attributes, id_, attribute or (), continuous or ())
+        column = vectors_id or (None if vectors.suffix in BARE else id_)
+        audience = _audience(vectors, column, ids, tensor, told, by_position, users)
+        found = _attacked(audience, threat, learners, seed, progress)
+    kept = {
+        "vectors": {"file": vectors.name, "users": len(audience.ids), "width": audience.vectors.shape[1]},
+        "attributes": {"file": attributes.name},
+        "seed": seed,
+        "notes": list(audience.notes),
+        "audit": found,
+    }
+    if out is not None:
+        from veilrec.disk import write_json
+
+        write_json(out, kept)
+    if as_json:
+        print(json.dumps(kept, indent=2, ensure_ascii=False))
+        return
+    _print(vectors, audience, found)
+
+
+def _check_out(out: Path | None) -> None:
+    """Refuse, before anything is computed, a place that cannot be written to."""
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
+        what = "is a folder" if out.is_dir() else "there is no such folder"
+        raise BadInput(out, what, "name a file in a folder that exists")
+
+
+def _threat(known: float, seeds: int) -> Threat:
+    from veilrec.threat import Threat
+
+    if not 0 < known < 1:
+        raise BadInput("--known", f"{known} is no share", "give a number between 0 and 1")
+    return Threat(known=known, repeats=seeds, by_part=False, membership=False)
+
+
+def _learners(names: Sequence[str]) -> tuple[str, ...]:
+    from veilrec.attacks.classifiers import CLASSIFIERS
+    from veilrec.runs.presets import WORST
+
+    for name in names:
+        if name not in CLASSIFIERS:
+            raise BadInput("--classifier", f'no classifier "{name}"', nearest(name, CLASSIFIERS))
+    return tuple(dict.fromkeys(names)) or WORST
+
+
+def _audience(
+    path: Path,
+    column: str | None,
+    ids: Path | None,
+    tensor: str | None,
+    told: tuple[Path, str | None, Sequence[str], Sequence[str]],
+    by_position: bool,
+    most: int,
+) -> Audience:
+    """Both files, joined."""
+    from veilrec.runs.attributes import read_attributes
+    from veilrec.runs.ids import read_ids
+    from veilrec.runs.joining import join, with_ids
+    from veilrec.runs.vectors import read_vectors
+
+    if ids is not None and by_position:
+        raise BadInput("--by-position", "there is a file of ids as well", "keep one of the two")
+    place, name, attributes, continuous = told
+    described = read_attributes(place, ids=name, attributes=attributes, continuous=continuous)
+    vectors = read_vectors(path, ids=column, tensor=tensor)
+    if ids is not None:
+        vectors = with_ids(vectors, read_ids(ids), ids)
+    return join(vectors, described, by_position=by_position, most=most)
+
+
+def _attacked(
+    audience: Audience, threat: Threat, learners: tuple[str, ...], seed: int, progress: Any
+) -> dict[str, Any]:
+    """What the attackers find in the vectors."""
+    import torch
+
+    from veilrec.attack import Seen
+    from veilrec.attacks.attribute import AttributeInference
+    from veilrec.interactions import id_hashes
+    from veilrec.runs.lab import People, audit
+
+    people = People(
+        labels={name: torch.from_numpy(label) for name, label in audience.labels.items()},
+        tags=id_hashes(audience.ids),
+        classes=audience.classes,
+        values={name: torch.from_numpy(value) for name, value in audience.values.items()},
+    )
+    seen = Seen.of_vectors(torch.from_numpy(audience.vectors))
+    attacks = {"embeddings": AttributeInference("embeddings", classifiers=learners)}
+
+    def tell(name: str, done: int, total: int) -> None:
+        progress(f"attack on {name}", done, total, None)
+
+    found = audit(seen, people, threat, attacks, seed, tell)
+    return {**found, "sees": "one vector of every user, and nothing else"}
+
+
+def _print(path: Path, audience: Audience, found: dict[str, Any]) -> None:
+    from veilrec.cli.leaks import print_audit, printable
+    from veilrec.cli.tables import console
+
+    out, (count, width) = console(), audience.vectors.shape
+    out.print(f"{printable(path.name)}: {count:,} users with a vector of {width:,} numbers and attributes.")
+    for note in audience.notes:
+        out.print(f"Note: {printable(note)}.", style="yellow")
+    print_audit("of vectors", found)

@@ -1,0 +1,178 @@
+"""``veilrec compare``: runs side by side, usefulness beside leakage, and differences that are no luck."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veilrec.cli.arguments import Json
+from veilrec.cli.leaks import measure, printable
+from veilrec.cli.tables import console, table
+from veilrec.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from veilrec.comparison import Comparison, Group, Leak, Measure
+
+__all__ = ["compare"]
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
+    ],
+    audit: Annotated[
+        str, typer.Option("--audit", metavar="NAME", help="Which audit; by default our own.")
+    ] = "",
+    metric: Annotated[
+        str,
+        typer.Option("--metric", metavar="NAME@K", help="Of usefulness; by default the one that selected."),
+    ] = "",
+    as_json: Json = False,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table there.")
+    ] = None,
+) -> None:
+    """Compare finished runs: usefulness, leaks, guarantees; claims only where pairs of runs bear them out."""
+    from veilrec.cells import runs_in
+    from veilrec.comparison import Run
+    from veilrec.comparison import compare as compared
+    from veilrec.result import Result
+
+    places = [found for run in runs for found in runs_in(run)]
+    for place in places:
+        if places.count(place) > 1:
+            raise BadInput(place, "named twice", "name each run once")
+    found = compared([Run(str(place), Result.load(place)) for place in places], metric=metric, audit=audit)
+    if csv is not None:
+        _write_csv(found, csv)
+    if as_json:
+        print(json.dumps(_plain(found), indent=2, ensure_ascii=False))
+        return
+    _print(found)
+
+
+def _print(found: Comparison) -> None:
+    out = console()
+    out.print(_table(found))
+    out.print(f"Protocol: {printable(found.protocol)}; {found.users:,} users tested.", style="dim")
+    if found.audit:
+        out.print(f"Leaks: the worst attacker of audit {printable(found.audit)}.", style="dim")
+    for note in found.notes:
+        out.print(printable(note), style="yellow")
+    if found.statements:
+        out.print()
+    for statement in found.statements:
+        out.print(printable(statement.sentence), style="bold" if statement.shown else None)
+
+
+def _table(found: Comparison) -> Table:
+    """One row a group, below the popularity floor."""
+    names = _attributes(found)
+    heads = [found.metric, *(f"{printable(name)} ({_spoken(found, name)})" for name in names), "ε"]
+    shown = table("defence", "seeds", *heads, right=("seeds", *heads))
+    shown.add_row("popularity", "", f"{found.floor:.4f}", *[""] * len(names), "", style="dim")
+    for group in found.groups:
+        utility = measure(group.utility._asdict(), digits=4)
+        leaks = [_leak(group, group.leaks.get(name)) for name in names]
+        epsilon = "none" if group.epsilon is None else f"{group.epsilon:.3g}"
+        style = "red" if group.collapsed else None
+        cells = [printable(group.label), str(len(group.runs)), utility, *leaks, epsilon]
+        shown.add_row(*cells, style=style)
+    return shown
+
+
+def _leak(group: Group, leak: Leak | None) -> str:
+    if leak is None:
+        return "–"
+    mark = " turned" if leak.turned else ""
+    return measure(leak.measure._asdict()) + mark + (" not ranked" if group.collapsed else "")
+
+
+def _attributes(found: Comparison) -> list[str]:
+    return list(dict.fromkeys(name for group in found.groups for name in group.leaks))
+
+
+def _spoken(found: Comparison, name: str) -> str:
+    score = next(group.leaks[name].score for group in found.groups if name in group.leaks)
+    return "AUC" if score == "auc" else "rank correlation"
+
+
+def _plain(found: Comparison) -> dict[str, Any]:
+    """The comparison for machines; runs by name only."""
+    return {
+        "metric": found.metric,
+        "protocol": found.protocol,
+        "users": found.users,
+        "floor": found.floor,
+        "audit": found.audit or None,
+        "groups": [_plain_group(group) for group in found.groups],
+        "statements": [
+            {**asdict(s), "difference": s.difference and s.difference._asdict()} for s in found.statements
+        ],
+        "notes": list(found.notes),
+    }
+
+
+def _plain_group(group: Group) -> dict[str, Any]:
+    leaks = {
+        name: {**leak._asdict(), "measure": leak.measure._asdict(), "ranked": not group.collapsed}
+        for name, leak in group.leaks.items()
+    }
+    return {
+        "label": group.label,
+        "settings": dict(group.settings),
+        "runs": {str(seed): run.name for seed, run in group.runs.items()},
+        "utility": group.utility._asdict(),
+        "leaks": leaks,
+        "epsilon": group.epsilon,
+        "collapsed": group.collapsed,
+    }
+
+
+def _write_csv(found: Comparison, path: Path) -> None:
+    """One row a group; text that a spreadsheet would take for a formula is quoted."""
+    import csv
+    import io
+
+    from veilrec.disk import atomic
+
+    names, text = _attributes(found), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    ends = ("", " low", " high")
+    leaks = [f"{name} {_spoken(found, name)}{end}" for name in names for end in ends]
+    head = [
+        "defence",
+        "seeds",
+        *(found.metric + end for end in ends),
+        "popularity",
+        *leaks,
+        "epsilon",
+        "collapsed",
+    ]
+    writer.writerow([_harmless(cell) for cell in head])
+    for group in found.groups:
+        cells: list[Any] = [_harmless(group.label), len(group.runs), *_three(group.utility), found.floor]
+        for name in names:
+            leak = group.leaks.get(name)
+            cells += _three(leak.measure) if leak else ["", "", ""]
+        epsilon = "" if group.epsilon is None else group.epsilon
+        writer.writerow([*cells, epsilon, group.collapsed])
+    with atomic(path) as sink:
+        sink.write(text.getvalue().encode())
+
+
+def _three(entry: Measure) -> list[Any]:
+    return ["" if value is None else round(value, 6) for value in entry]
+
+
+def _harmless(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text

@@ -1,0 +1,144 @@
+"""Leaks: what attackers found out, as a person reads it; every number beside what guessing reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from veilrec.cli.tables import console, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["measure", "print_audit", "print_verdicts", "printable"]
+
+CLASS = {
+    "auc": "AUC [95 %]",
+    "balanced_accuracy": "balanced accuracy",
+    "micro_f1": "accuracy",
+    "tpr_at_1": "TPR at 1 % FPR",
+}
+VALUE = {"spearman": "rank correlation [95 %]", "r2": "R²", "mae": "mean error"}
+FLOORS = {
+    "majority": "always guessing {most}",
+    "random": "guessing by frequency",
+    "uniform": "guessing any of {count}",
+}
+FULL = ("auc", "spearman")  # scores that are shown with their interval
+
+
+def print_audit(name: str, audit: Mapping[str, Any]) -> None:
+    """One audit in full: who looks at what, a table an attribute, and a sentence for each."""
+    out, threat = console(), audit.get("threat", {})
+    known = f"; {100 * threat['known']:.0f} % of the users known" if "known" in threat else ""
+    repeats = f", drawn {threat['repeats']} times" if threat.get("repeats", 1) > 1 else ""
+    out.print(f"Audit {printable(name)}: {printable(audit.get('sees', ''))}{known}{repeats}.", style="bold")
+    for grant in audit.get("grants") or ():
+        out.print(f"Granted: {printable(grant)}.")
+    if audit.get("oracle"):
+        out.print("Chosen with the truth in hand: an oracle that nobody has.", style="yellow")
+    for attribute, entry in audit.get("attributes", {}).items():
+        out.print()
+        out.print(_title(attribute, entry), style="bold")
+        out.print(_table(entry))
+        _print_notes(entry)
+        _print_verdict(attribute, entry)
+    _print_membership(audit)
+
+
+def print_verdicts(audit: Mapping[str, Any]) -> None:
+    """One line an attribute: the sentence of the verdict, and the AUC with its interval."""
+    for attribute, entry in audit.get("attributes", {}).items():
+        _print_verdict(attribute, entry)
+    _print_membership(audit)
+
+
+def printable(text: object) -> str:
+    """Text from anyone's file without control characters, so that it cannot move the cursor."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(text))
+
+
+def measure(entry: Mapping[str, Any] | None, *, full: bool = True, digits: int = 3) -> str:
+    """``0.780 [0.740, 0.820]``, or the value alone."""
+    if entry is None or entry.get("value") is None:
+        return "–"
+    value = f"{entry['value']:.{digits}f}"
+    if not full or entry.get("low") is None or entry.get("high") is None:
+        return value
+    return f"{value} [{entry['low']:.{digits}f}, {entry['high']:.{digits}f}]"
+
+
+def _title(attribute: str, entry: Mapping[str, Any]) -> str:
+    counts = f"{entry['known']:,} users known, {entry['targets']:,} attacked"
+    if entry["kind"] == "value":
+        low, high = entry["range"]
+        return f"{printable(attribute)}: {low:g} to {high:g}, {entry['mean']:.1f} on average; {counts}"
+    pairs = list(zip(entry["classes"], entry["counts"], strict=True))
+    shown = ", ".join(f"{printable(name)} {count:,}" for name, count in pairs[:6])
+    more = f" and {len(pairs) - 6} more" if len(pairs) > 6 else ""
+    return f"{printable(attribute)}: {shown}{more}; {counts}"
+
+
+def _table(entry: Mapping[str, Any]) -> Table:
+    """The attackers, the worst in bold, and below them what guessing reaches."""
+    offered = CLASS if entry["kind"] == "class" else VALUE
+    attackers = entry["attackers"]
+    keys = [key for key in offered if any(key in one["scores"] for one in attackers)]
+    heads = [offered[key] for key in keys]
+    shown = table("attacker", *heads, "p", right=(*heads, "p"))
+    worst = (entry.get("verdict") or {}).get("attacker")
+    for one in attackers:
+        cells = [measure(one["scores"].get(key), full=key in FULL) for key in keys]
+        mark = " (oracle)" if one.get("oracle") else ""
+        style = "bold" if one["name"] == worst else None
+        shown.add_row(f"{printable(one['name'])}{mark}", *cells, _p(one.get("p")), style=style)
+    for name, reached in entry.get("floors", {}).items():
+        cells = ["–" if reached.get(key) is None else f"{reached[key]:.3f}" for key in keys]
+        shown.add_row(_floor(name, entry), *cells, "", style="dim")
+    return shown
+
+
+def _floor(name: str, entry: Mapping[str, Any]) -> str:
+    if entry["kind"] == "value":
+        return f"always guessing the {printable(name)}"
+    most = max(zip(entry["counts"], entry["classes"], strict=True), key=lambda pair: pair[0])[1]
+    return FLOORS.get(name, name).format(most=printable(most), count=len(entry["classes"]))
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _print_notes(entry: Mapping[str, Any]) -> None:
+    """What was lost on the way, once for all attackers that read the same."""
+    losses = [(one.get("notes") or {}).get("loss") for one in entry["attackers"]]
+    for loss in dict.fromkeys(loss for loss in losses if loss):
+        console().print(f"Reading: {printable(loss)}.", style="dim")
+
+
+def _print_verdict(attribute: str, entry: Mapping[str, Any]) -> None:
+    out, verdict = console(), entry.get("verdict")
+    if not verdict:
+        out.print(f"{printable(attribute)}: nobody tried, so nothing is known.", style="yellow")
+        return
+    score, families = verdict.get("score", "auc"), verdict.get("families", ())
+    what = "AUC" if score == "auc" else "rank correlation"
+    few = "" if len(families) >= 4 else f"; only {_count(families)} of attackers: more may find more"
+    who = f"{printable(verdict['attacker'])}, {what} {measure(verdict[score])}{few}"
+    style = "red" if verdict["leaning"] != "none" else "green"
+    out.print(f"{printable(verdict['sentence'])} ({who})", style=style)
+
+
+def _count(families: Sequence[str]) -> str:
+    return "one family" if len(families) == 1 else f"{len(families)} families"
+
+
+def _print_membership(audit: Mapping[str, Any]) -> None:
+    found = audit.get("membership")
+    if not found:
+        return
+    worst = found["worst"]
+    console().print(
+        f"Whether a user touched an item, from one upload: AUC {measure(found[worst])} "
+        f"by {printable(worst)}, over {found['users']:,} users and {found['items']:,} items."
+    )

@@ -1,0 +1,58 @@
+"""EarlyStop: end training before the model has learned more of people than it needs.
+
+Paper: Zhao et al., "Privacy-Aware Representation Decoupling in Federated Recommendation against Attribute
+Inference Attacks" (PARD; §IV, the rival Early-stop, which ends where it is as useful as APM).
+Acts at: stop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veilrec.defence import Defence
+from veilrec.errors import BadInput, nearest
+from veilrec.protocol import State
+
+__all__ = ["EarlyStop"]
+
+
+@dataclass(frozen=True)
+class EarlyStop(Defence):
+    """End training after some rounds, or as soon as a validation metric reaches a target.
+
+    A run keeps the best look at its validation items. Where `metric` is the one that selects
+    (`evaluation.select`), the look that reaches the target is the best so far, so that the last state is the
+    one kept. With `rounds` it is the best look until then: let `plan.evaluate_every` divide `rounds`, so that
+    the last round is one. It promises nothing formally.
+
+    Attributes:
+        rounds: End after so many; 0 for no such end.
+        metric: What is compared with the target at each look at the validation items.
+        target: End where the metric is this high; 0 for no such end.
+    """
+
+    rounds: int = 10
+    metric: str = "ndcg@10"
+    target: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise BadInput(
+                "defence.rounds", f"{self.rounds} is too few", "give 1 or more, or 0 for no such end"
+            )
+        if not 0 <= self.target <= 1:
+            raise BadInput("defence.target", f"{self.target} is no metric", "give a number from 0 to 1")
+        if not self.rounds and not self.target:
+            raise BadInput("defence.rounds", "nothing ever ends training", "give rounds, or a target")
+
+    def stop(self, state: State, history: list[dict[str, float]]) -> bool:
+        if self.rounds and state.round >= self.rounds:
+            return True
+        return bool(self.target) and bool(history) and self._reached(history[-1])
+
+    def _reached(self, row: dict[str, float]) -> bool:
+        """Whether the last round was a look, and saw the target."""
+        looked = [name for name in row if "@" in name]
+        if looked and self.metric not in row:
+            raise BadInput("defence.metric", f'"{self.metric}" is not measured', nearest(self.metric, looked))
+        return bool(looked) and row[self.metric] >= self.target

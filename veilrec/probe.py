@@ -1,0 +1,92 @@
+"""The probe: every client takes part once more, on the selected state, so that an attacker has seen everyone.
+
+Nothing is aggregated and no device keeps what it learned; neither the byte counter nor the ledger is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from veilrec.attack import Granted, Public, Seen
+from veilrec.clients import Batch
+from veilrec.model import Recommender, bind
+from veilrec.params import Scope, part_of
+from veilrec.protocol import State
+from veilrec.rounds import Federation
+from veilrec.transcript import Transcript
+from veilrec.uploads import Exchange
+from veilrec.workers import workers
+
+__all__ = ["probe", "public", "see", "user_vectors"]
+
+BLOCK = 256  # clients whose vectors are computed at once
+
+
+def probe(federation: Federation, state: State) -> Iterator[Exchange]:
+    """One upload of every client that has events, chunk by chunk; draws come from keys of their own."""
+    apart = replace(federation, keys=federation.keys.fold("probe"))
+    with workers(federation.plan.workers) as pool:
+        for sent, uploads, _ in apart.work(pool, state, apart.able, None):
+            yield Exchange(state.round + 1, sent, uploads)
+
+
+def public(federation: Federation) -> Public:
+    """What everybody knows of a federation."""
+    plan, protocol, model = federation.plan, federation.protocol, federation.model
+    plain = plan.optimiser == "sgd" and not protocol.still()
+    return Public(
+        model=model,
+        schema=protocol.schema(model, plan.dtype),
+        gradients=protocol.still(),
+        rate=None if not plain or isinstance(plan.lr, Mapping) else plan.lr,
+        seats=federation.clients.seats.cpu(),
+        n_users=federation.clients.log.n_users,
+    )
+
+
+def see(
+    federation: Federation, state: State, grants: Collection[str] = (), kept: Transcript | None = None
+) -> Seen:
+    """What an attacker has of a federation in a state: the probe, the rounds kept, and what is granted."""
+    log = federation.clients.log
+    granted = Granted(
+        interactions=(log.user.cpu(), log.item.cpu()) if "interactions" in grants else None,
+        user_vectors=user_vectors(federation, state) if "user_vectors" in grants else None,
+    )
+    return Seen(public(federation), lambda: probe(federation, state), granted, kept)
+
+
+def user_vectors(federation: Federation, state: State) -> Tensor:
+    """``[users, dim]`` what stands for each user in a state, whether it is ever uploaded or not."""
+    clients, model = federation.clients, federation.model
+    found = torch.zeros(clients.log.n_users, model.dim, dtype=federation.plan.dtype)
+    everyone = torch.arange(len(clients), device=clients.seats.device)
+    for cohort in everyone.split(max(1, BLOCK // clients.n_seats)):
+        vectors, seats = _represent(federation, state, cohort).cpu(), clients.seats[cohort].cpu()
+        found[seats[seats >= 0]] = vectors[seats >= 0]
+    return found
+
+
+def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
+    """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
+    model, clients = federation.model, federation.clients
+    sent, own = federation.protocol.send(state, cohort, federation.keys), state.devices.get(cohort)
+    rows = torch.arange(clients.log.n_items, device=cohort.device)
+    batch = clients.batch(cohort, history=model.history, rows=rows, dtype=federation.plan.dtype)
+    shared = {n: model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
+    params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+
+    def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:
+        return bind(model, params, _stands_for, batch)  # type: ignore[no-any-return]
+
+    axes = {name: None if here else 0 for name, here in shared.items()}
+    return vmap(alone, in_dims=(axes, Batch(None, *[0] * 8)))(params, batch)  # type: ignore[arg-type]
+
+
+def _stands_for(model: Recommender, batch: Batch) -> Tensor:
+    return model.represent(batch)

@@ -1,0 +1,33 @@
+"""Reports: one self-contained HTML page from results alone, made for looking; and its numbers as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from veilrec.errors import BadInput
+from veilrec.report.exports import table, to_csv
+from veilrec.result import Result
+
+__all__ = ["render", "table", "to_csv"]
+
+
+def render(
+    results: Sequence[tuple[str, Result]], *, title: str = "", maps: Mapping[str, Any] | None = None
+) -> str:
+    """A page that opens offline and asks nobody for anything.
+
+    Args:
+        results: Runs by name, as they shall be called. Those that differ only by seed become one, with a mean
+            and an interval; those of different data or utility protocols are kept apart.
+        title: The heading; without one, the data are named.
+        maps: Two-dimensional maps of user vectors by name of run: personal data, and the page says so.
+
+    Raises:
+        BadInput: Where there is nothing to report.
+    """
+    if not results:
+        raise BadInput("report", "no runs to report", "name at least one finished run")
+    from veilrec.report.page import page
+
+    return page(results, title, maps or {})

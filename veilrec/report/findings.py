@@ -1,0 +1,263 @@
+"""Findings: what a family of runs shows, in sentences and two tables, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from veilrec.report.arms import Arm, Family
+from veilrec.report.measures import Measure, difference, pool, read
+from veilrec.report.numerals import number, out_of_100, whole
+from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, verdict, verdicts, worst
+
+__all__ = ["Cell", "Comparison", "Finding", "Versus", "comparisons", "findings", "table_of_verdicts"]
+
+SEES = {
+    "updates": "the uploads",
+    "parameters": "the parameters of each device",
+    "embeddings": "the user vectors",
+}
+MARKS = {"above": ("▲", "leaks"), "below": ("▼", "leaks, below chance"), "none": ("○", "no leak shown")}
+EDGE = 0.04  # room on a strip beyond chance
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One verdict as a table shows it: the number, its interval, and where it lies against chance.
+
+    Attributes:
+        value, interval, floor: As text.
+        mark, words: A sign for the eye, and the same for who hears it.
+        leaning: ``above``, ``below`` or ``none``.
+        strip: Low, value, high and chance as places from 0 to 100 on a line.
+        who: The attacker, and in how many seeds it was the worst.
+    """
+
+    value: str
+    interval: str
+    floor: str
+    mark: str
+    words: str
+    leaning: str
+    strip: Mapping[str, float] | None
+    who: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One plain sentence, the arm it is about, and the number behind it."""
+
+    sentence: str
+    arm: Arm
+    title: str
+    measure: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Versus:
+    """One thing held against another: what may be said, and the paired difference behind it."""
+
+    says: str
+    by: str
+    ends: str
+    kind: str
+
+
+class Comparison(NamedTuple):
+    """Two arms: how many seeds they share, usefulness, and each attribute."""
+
+    this: Arm
+    that: Arm
+    seeds: int
+    useful: Versus
+    leaks: dict[str, Versus]
+
+
+def findings(family: Family) -> list[Finding]:
+    """Every verdict as a sentence: leaks first, the worst of them on top, collapsed models at the end."""
+    found = sorted(verdicts(family), key=_badness, reverse=True)
+    return [_finding(family, one) for one in found]
+
+
+def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, Cell | None]]]:
+    """Arms by attribute, those that leak most on top; collapsed arms stand at the end and are not ranked."""
+    attributes = family.attributes(audit)
+
+    def place(arm: Arm) -> tuple[bool, float]:
+        most = worst(arm, audit, attributes)
+        return bool(arm.collapsed), -most.leak.value if most else 0.0
+
+    rows = []
+    for arm in sorted(family.arms, key=place):
+        found = {attribute: verdict(arm, audit, attribute) for attribute in attributes}
+        rows.append((arm, {name: cell(one) if one else None for name, one in found.items()}))
+    return rows
+
+
+def comparisons(family: Family, audit: str, defended: bool) -> list[Comparison]:
+    """Every two arms: usefulness, then each attribute; those that collapsed are not compared.
+
+    With `defended` defences against each other, without it everything against what has no defence.
+    """
+    arms = [arm for arm in family.arms if not arm.collapsed]
+    pairs = [(b, a) if not a.defended and b.defended else (a, b) for a, b in combinations(arms, 2)]
+    pairs = [pair for pair in pairs if pair[1].defended == defended]
+    attributes = family.attributes(audit)
+    return [
+        Comparison(
+            a,
+            b,
+            len(a.seeds.keys() & b.seeds.keys()),
+            _more_useful(a, b),
+            {name: _leaks_less(a, b, audit, name) for name in attributes},
+        )
+        for a, b in pairs
+    ]
+
+
+def cell(one: Verdict) -> Cell:
+    """A verdict as a table shows it."""
+    mark, words = MARKS[one.leaning]
+    seeds = len(one.by_seed)
+    who = ", ".join(
+        name if count == seeds else f"{name} in {count} of {seeds} seeds"
+        for name, count in one.attackers.items()
+    )
+    interval = f"{number(one.measure.low)}–{number(one.measure.high)}" if one.measure.sure else "no interval"
+    floor = f"chance {one.chance:g}"
+    return Cell(number(one.measure.value), interval, floor, mark, words, one.leaning, _strip(one), who)
+
+
+def _badness(one: Verdict) -> tuple[bool, bool, float]:
+    return not one.arm.collapsed, one.leaning != "none", (one.leak.value - one.chance) / (1 - one.chance)
+
+
+def _finding(family: Family, one: Verdict) -> Finding:
+    words = _sentence(one)
+    if one.arm.collapsed:
+        words += " The model is below the popularity floor, so this says nothing about the defence."
+    measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
+    return Finding(words, one.arm, family.title(one.audit, one.attribute), measure, cell(one))
+
+
+def _sentence(one: Verdict) -> str:
+    """What the attacker achieves beside what guessing would: the run's own words, or the same over seeds."""
+    told = str(one.entries[0]["verdict"].get("sentence") or "")
+    if len(one.entries) == 1 and told:
+        return told
+    if one.leaning == "none":
+        return f"No attacker finds {one.attribute} in {_sight(one)}: the best cannot be told from guessing."
+    if one.leaning == "below":
+        return f"{_who(one)} gets {one.attribute} wrong more often than chance: whoever turns it round knows."
+    return _of_classes(one) if one.classes else _of_values(one)
+
+
+def _of_classes(one: Verdict) -> str:
+    right, floor = _score(one, "micro_f1"), _floor(one, "micro_f1", "majority")
+    if right is None or floor is None:
+        return f"{_who(one)} tells {one.attribute} better than chance."
+    most = _majority(one.entries[0])
+    if right.low > floor:
+        return (
+            f"{_who(one)} guesses {one.attribute} right for {out_of_100(right.value)} of 100 users; "
+            f"always guessing {most}: {out_of_100(floor)}."
+        )
+    return (
+        f"{_who(one)}, given two users of different {one.attribute}, says which is which "
+        f"{out_of_100(one.measure.value)} times of 100 (chance: 50); guessing everyone's it is right for "
+        f"{out_of_100(right.value)} of 100, always guessing {most} for {out_of_100(floor)}."
+    )
+
+
+def _of_values(one: Verdict) -> str:
+    off, floor = _score(one, "mae"), _floor(one, "mae")
+    if off is None or floor is None:
+        return f"{_who(one)} tells {one.attribute} better than chance."
+    return (
+        f"{_who(one)} guesses {one.attribute} to within {off.value:.1f} on average; "
+        f"without looking: {floor:.1f}."
+    )
+
+
+def _who(one: Verdict) -> str:
+    return f"An attacker who sees {_sight(one)}"
+
+
+def _sight(one: Verdict) -> str:
+    reads = str(_attacker(one.entries[0]).get("reads", ""))
+    return SEES.get(reads, "the uploads")
+
+
+def _score(one: Verdict, measure: str) -> Measure | None:
+    """A score of the verdict's attackers, over the seeds."""
+    found = [read((_attacker(entry).get("scores") or {}).get(measure)) for entry in one.entries]
+    there = [score for score in found if score]
+    return pool(there) if there else None
+
+
+def _floor(one: Verdict, measure: str, kind: str = "") -> float | None:
+    """What guessing without looking gives, over the seeds: by one kind of guess, or by the best of them."""
+    found = []
+    for entry in one.entries:
+        guesses = entry.get("floors") or {}
+        chosen = [guesses.get(kind) or {}] if kind else list(guesses.values())
+        found += [min((score.value for guess in chosen if (score := read(guess.get(measure)))), default=None)]
+    there = [value for value in found if value is not None]
+    return fmean(there) if there else None
+
+
+def _attacker(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attacker whom the verdict of a run names."""
+    name = entry["verdict"].get("attacker")
+    none: Mapping[str, Any] = {}
+    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
+
+
+def _majority(entry: Mapping[str, Any]) -> str:
+    classes, counts = entry.get("classes") or [], entry.get("counts") or []
+    most = max(range(len(counts)), key=counts.__getitem__, default=-1)
+    return str(classes[most]) if 0 <= most < len(classes) else "the most frequent class"
+
+
+def _strip(one: Verdict) -> dict[str, float] | None:
+    """Places on a line from a little below chance to 1; from 1 below it where a leak lies below."""
+    if not one.measure.sure:
+        return None
+    least = 2 * one.chance - 1 if one.leaning == "below" else one.chance - 2 * EDGE
+    span = 1 - least
+    places = {
+        "low": one.measure.low,
+        "value": one.measure.value,
+        "high": one.measure.high,
+        "chance": one.chance,
+    }
+    return {name: round(min(100.0, max(0.0, 100 * (at - least) / span)), 1) for name, at in places.items()}
+
+
+def _more_useful(a: Arm, b: Arm) -> Versus:
+    return _versus(difference(a.useful, b.useful), "more useful", "less useful")
+
+
+def _leaks_less(a: Arm, b: Arm, audit: str, attribute: str) -> Versus:
+    one, other = verdict(a, audit, attribute), verdict(b, audit, attribute)
+    if one is None or other is None or one.scale != other.scale:
+        return Versus("not measured in both", "", "", "none")
+    return _versus(leaks_less(one, other), "leaks less", "leaks more")
+
+
+def _versus(found: Measure | None, better: str, worse: str) -> Versus:
+    """What may be said of a paired difference: nothing, unless its interval excludes zero."""
+    if found is None:
+        return Versus("not compared", "no seed in common,", "or no replicates kept", "none")
+    by = f"by {number(abs(found.value))}"
+    if found.low > 0:
+        return Versus(better, by, f"{number(found.low)}–{number(found.high)}", "good")
+    if found.high < 0:
+        return Versus(worse, by, f"{number(-found.high)}–{number(-found.low)}", "bad")
+    return Versus(
+        "no difference shown", number(found.value), f"{number(found.low)} to {number(found.high)}", "none"
+    )

@@ -1,0 +1,149 @@
+"""The page: one HTML file that holds everything it needs and asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from plotly.offline import get_plotlyjs
+
+from veilrec.report import protocol, running
+from veilrec.report.arms import Family, families
+from veilrec.report.exports import columnar, embedded, table
+from veilrec.report.figures import Chart
+from veilrec.report.findings import comparisons, findings, table_of_verdicts
+from veilrec.report.frontier import frontier
+from veilrec.report.leakage import by_attacker, by_group, by_part, touched
+from veilrec.report.numerals import bare
+from veilrec.report.people import user_map
+from veilrec.report.verdicts import MEASURES, verdicts
+from veilrec.result import Result
+
+__all__ = ["page"]
+
+SHOWN = 6  # findings before the fold
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the charts under it."""
+
+    key: str
+    title: str
+    charts: list[Chart]
+
+
+def page(results: Sequence[tuple[str, Result]], title: str, maps: Mapping[str, Any]) -> str:
+    """The whole page as text."""
+    groups, left = families(results)
+    blocks = [_block(family, k, maps) for k, family in enumerate(groups)]
+    charts = {
+        f"{block['key']}-{chart.key}": [variant.figure for variant in chart.variants]
+        for block in blocks
+        for section in block["sections"]
+        for chart in section.charts
+    }
+    data = embedded({"charts": _short(charts), "table": columnar(table(results))})
+    names = ", ".join(dict.fromkeys(family.data for family in groups))
+    text: str = _template().render(
+        title=title or f"What the server can find out: {names}",
+        blocks=blocks,
+        left=left,
+        meta=_meta(groups, len(results)),
+        maps=any(maps.get(name) for name, _ in results),
+        data=data,
+        style=(style := _read("style.css")),
+        script=(script := _read("script.js")),
+        plotly=(plotly := get_plotlyjs()),
+        policy=_policy([plotly, script], [style]),
+        shown=SHOWN,
+        unwanted=re.findall(r'getElementById\("([0-9a-f]{64})"\)', plotly),
+    )
+    return text.lstrip().encode("utf-8", "replace").decode("utf-8")  # a path may hold bytes that are no text
+
+
+def _short(value: Any) -> Any:
+    """Drawings need no more digits than eyes have."""
+    if isinstance(value, Mapping):
+        return {name: _short(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(entry) for entry in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _meta(groups: Sequence[Family], runs: int) -> str:
+    """``9 runs; ml-100k: 943 users, 1,682 items.``"""
+    sizes = [(family.data, family.first.data) for family in groups]
+    data = [
+        f"{name}: {bare(data.get('users'))} users, {bare(data.get('items'))} items" for name, data in sizes
+    ]
+    return f"{runs} run{'' if runs == 1 else 's'}; {'; '.join(dict.fromkeys(data))}."
+
+
+def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the template says about one family."""
+    sections = [
+        Section("tradeoff", "Usefulness against leakage", [frontier(family)]),
+        Section("attackers", "Who finds out how much", [by_attacker(family)]),
+        Section("parts", "Where it leaks", [by_part(family)]),
+        Section("learning", "How it learned", [running.learning(family)]),
+        Section("people", "Who is found out", [by_group(family), touched(family)]),
+        Section("map", "Map of users", [user_map(family, maps)]),
+        Section("cost", "What it cost", [running.traffic(family), running.time(family)]),
+    ]
+    drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
+    return {
+        "key": f"f{number}",
+        "family": family,
+        "findings": findings(family),
+        "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
+        "versus": {
+            audit: [found for found in (comparisons(family, audit, way) for way in (False, True)) if found]
+            for audit in family.audits
+        },
+        "scales": {(v.audit, v.attribute): MEASURES[v.scale].short for v in verdicts(family)},
+        "apart": [arm.label for arm in family.arms if arm.collapsed],
+        "sections": [section for section in drawn if section.charts],
+        "tested": bare(family.first.utility.users),
+        "utility": protocol.utility_table(family),
+        "ledgers": protocol.ledgers(family),
+        "audits": protocol.audits(family),
+        "runs": protocol.runs(family),
+        "settings": [(arm, protocol.settings(arm)) for arm in family.arms],
+    }
+
+
+def _template() -> Any:
+    """The template; whatever a result says is text to it, and a name that it lacks is an error."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_read("page.html"))
+
+
+def _read(name: str) -> str:
+    return files("veilrec.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """Nothing may run, look or load but what this file holds.
+
+    Plotly puts its rules into an empty style element, and sets one style attribute to nothing: both are
+    allowed by the hash of nothing.
+    """
+    run, look = (" ".join(map(_digest, texts)) for texts in (scripts, [*styles, ""]))
+    return (
+        f"default-src 'none'; script-src {run}; style-src {look}; "
+        f"style-src-attr 'unsafe-hashes' {_digest('')}; "
+        "img-src data: blob:; connect-src 'none'; form-action 'none'; base-uri 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,218 @@
+"""The small print: what the attacker saw and was granted, what is guaranteed, how every run was set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from veilrec.report.arms import Arm, Family, flat, seed_of
+from veilrec.report.figures import Table
+from veilrec.report.numerals import bare, count, duration, number, shown
+
+__all__ = ["Audit", "Ledger", "audits", "ledgers", "runs", "settings", "utility_table"]
+
+THREAT = {
+    "known": "share of users whose label the attacker has",
+    "stratified": "that share of each class",
+    "balanced": "classes cut down to the smallest first",
+    "repeats": "draws of known and target users",
+    "folds": "parts of the known users, to choose attackers by",
+    "selection": "stage of an attacker that is judged",
+    "resamples": "resamples of users, for the intervals",
+    "permutations": "permutations of labels, for p",
+    "grants": "granted",
+}
+YES = {True: "yes", False: "no"}
+MECHANISM = {
+    "defence": "defence",
+    "part": "part",
+    "kind": "noise",
+    "scale": "scale",
+    "clip": "clip",
+    "clip_by": "clipped by",
+    "rows": "rows",
+    "epsilon_per_coordinate": "ε per coordinate",
+    "coordinates": "coordinates",
+    "counted": "counted",
+}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """One protocol of attack, and the arms that were judged by it."""
+
+    name: str
+    arms: list[Arm]
+    sees: list[str]
+    grants: list[str]
+    oracle: bool
+    threat: Table
+    attributes: Table
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What the defences of an arm guarantee."""
+
+    arm: Arm
+    guarantee: bool
+    statement: str
+    mechanisms: Table | None
+    sums: Table | None
+    budget: str
+    notes: list[str]
+
+
+def audits(family: Family) -> list[Audit]:
+    """Each protocol once, for all arms that share it word for word."""
+    found: dict[str, list[tuple[Arm, str, Mapping[str, Any]]]] = {}
+    for arm in family.arms:
+        for name, entry in arm.first.privacy.items():
+            told = [name, entry.get("threat"), entry.get("grants"), entry.get("oracle")]
+            found.setdefault(json.dumps(told, sort_keys=True, default=str), []).append((arm, name, entry))
+    return [_audit(alike) for alike in found.values()]
+
+
+def ledgers(family: Family) -> list[Ledger]:
+    """What each arm guarantees; over several seeds the largest sum."""
+    return [_ledger(arm) for arm in family.arms]
+
+
+def utility_table(family: Family) -> Table:
+    """Every metric of every arm, popularity on top."""
+    utility = family.first.utility
+    names = list(utility.test)
+    rows = [["popularity (floor)", "–", *(number(utility.floor.get(name), 4) for name in names)]]
+    for arm in family.arms:
+        means = [_mean([r.utility.test.get(name) for r in arm.results]) for name in names]
+        flagged = " (collapsed)" if arm.collapsed else ""
+        rows.append([f"{arm.label}{flagged}", str(len(arm.runs)), *(number(value, 4) for value in means)])
+    return Table(["defence", "seeds", *names], rows)
+
+
+def runs(family: Family) -> Table:
+    """Every run by name."""
+    rows = [
+        [
+            name,
+            arm.label,
+            shown(seed_of(result)),
+            f"{result.selected} of {result.rounds}",
+            result.stopped,
+            duration(result.timing.get("total")),
+            result.fingerprint[:12],
+            result.data_fingerprint[:12],
+        ]
+        for arm in family.arms
+        for name, result in arm.runs
+    ]
+    return Table(
+        ["run", "defence", "seed", "round kept", "ended by", "time", "recipe", "data"], rows, (0, 1, 4, 6, 7)
+    )
+
+
+def settings(arm: Arm) -> tuple[Table, Table, Table]:
+    """The recipe of an arm, where it ran, and its data, as dotted names and values."""
+    first = arm.first
+    return (
+        _pairs(flat({k: v for k, v in first.settings.items() if k != "seed"}), "setting"),
+        _pairs(flat(first.environment), "environment"),
+        _pairs({k: v for k, v in flat(first.data).items() if not k.startswith("attributes.")}, "data"),
+    )
+
+
+def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> Audit:
+    _, name, first = alike[0]
+    threat = first.get("threat") or {}
+    rows = [
+        [THREAT.get(key, key), YES[value] if isinstance(value, bool) else shown(value)]
+        for key, value in threat.items()
+        if key != "grants"
+    ]
+    attributes = [
+        [attribute, *_classes(entry), bare(entry.get("known")), bare(entry.get("targets"))]
+        for attribute, entry in (first.get("attributes") or {}).items()
+    ]
+    return Audit(
+        name,
+        [arm for arm, _, _ in alike],
+        list(dict.fromkeys(str(entry.get("sees", "")) for *_, entry in alike)),
+        [str(sentence) for sentence in first.get("grants") or ()],
+        bool(first.get("oracle")),
+        Table(["protocol", "value"], rows, (0, 1)),
+        Table(["attribute", "classes, with users", "known", "targets"], attributes, (0, 1)),
+    )
+
+
+def _classes(entry: Mapping[str, Any]) -> list[str]:
+    if entry.get("kind") == "value":
+        low, high = (entry.get("range") or [None, None])[:2]
+        return [f"a number from {bare(low)} to {bare(high)}, mean {bare(entry.get('mean'))}"]
+    pairs = zip(entry.get("classes") or (), entry.get("counts") or (), strict=False)
+    return [", ".join(f"{label} ({count(users)})" for label, users in pairs)]
+
+
+def _ledger(arm: Arm) -> Ledger:
+    found = [result.ledger for result in arm.results if result.ledger]
+    if not found:
+        return Ledger(arm, False, "", None, None, "", [])
+    first = max(found, key=lambda one: _epsilon(one) or 0.0)  # the seed in which most was spent
+    guarantee = all(one.get("guarantee") for one in found)
+    mechanisms = [
+        [
+            YES.get(value, bare(value)) if isinstance(value := one.get(key), bool) else bare(value)
+            for key in MECHANISM
+        ]
+        for one in first.get("mechanisms") or ()
+    ]
+    budget = "" if first.get("budget") is None else bare(first["budget"])
+    return Ledger(
+        arm,
+        guarantee,
+        _statement(first),
+        Table(list(MECHANISM.values()), mechanisms, (0, 1, 2, 5, 6)) if mechanisms else None,
+        _sums(first),
+        budget,
+        [str(note) for note in first.get("notes") or ()],
+    )
+
+
+def _statement(ledger: Mapping[str, Any]) -> str:
+    """What the ledger says in one sentence; nothing where that is what the heading says already."""
+    told = str(ledger.get("statement") or "")
+    return "" if told.lower().strip(". ") == "no formal guarantee" else told[:1].upper() + told[1:]
+
+
+def _sums(ledger: Mapping[str, Any]) -> Table | None:
+    """ε of one upload and of all uploads of the run."""
+    each, whole = ledger.get("per_upload") or {}, ledger.get("composed") or {}
+    rows = (
+        [["one upload", "–", bare(each.get("epsilon")), bare(each.get("delta")), str(each.get("how", ""))]]
+        if each
+        else []
+    )
+    for name, words in (
+        ("max", "whole run, most exposed user"),
+        ("median", "whole run, median user"),
+        ("mean", "whole run, mean"),
+    ):
+        if (epsilon := (whole.get("epsilon") or {}).get(name)) is not None:
+            uploads = bare((whole.get("uploads") or {}).get(name))
+            rows.append([words, uploads, bare(epsilon), bare(whole.get("delta")), str(whole.get("how", ""))])
+    return Table(["over", "uploads", "ε", "δ", "how it was added"], rows, (0, 4)) if rows else None
+
+
+def _epsilon(ledger: Mapping[str, Any]) -> float | None:
+    value = ((ledger.get("composed") or {}).get("epsilon") or {}).get("max")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _pairs(values: Mapping[str, Any], what: str) -> Table:
+    return Table([what, "value"], [[key, shown(value)] for key, value in values.items()], (0, 1))
+
+
+def _mean(values: list[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None

@@ -1,0 +1,255 @@
+"""Verdicts: what the attacks of an arm found out, over all its seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from veilrec.comparison.measures import Run, found_in
+from veilrec.report.arms import Arm, Family, seed_of
+from veilrec.report.measures import Measure, difference, pool, read
+
+__all__ = [
+    "MEASURES",
+    "Attacker",
+    "Score",
+    "Verdict",
+    "attackers",
+    "floors",
+    "groups",
+    "leaks_less",
+    "measures",
+    "membership",
+    "parts",
+    "verdict",
+    "verdicts",
+    "worst",
+]
+
+
+class Score(NamedTuple):
+    """A measure of attacks: its names, long to short, and what chance gives, if that is one number."""
+
+    words: str
+    name: str
+    short: str
+    chance: float | None = None
+
+
+MEASURES = {
+    "auc": Score("AUC: of two users of different classes, how often ranked right", "AUC", "AUC", 0.5),
+    "micro_f1": Score("how often the guess is right (micro-F1)", "how often right", "right"),
+    "balanced_accuracy": Score(
+        "how often right, every class weighing the same (balanced accuracy)", "balanced accuracy", "balanced"
+    ),
+    "macro_f1": Score("macro-F1", "macro-F1", "macro-F1"),
+    "tpr_at_1": Score(
+        "share found at 1 % false alarms (true positive rate)",
+        "found at 1 % false alarms",
+        "TPR at 1 %",
+        0.01,
+    ),
+    "spearman": Score(
+        "Spearman's rank correlation ρ of guess and truth", "rank correlation", "Spearman's ρ", 0.0
+    ),
+    "r2": Score("R² of the guess", "R²", "R²", 0.0),
+    "mae": Score("mean distance of guess and truth", "mean distance", "distance"),
+}
+SCALES = ("auc", "spearman", "r2")  # what a verdict may be given in, first found
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The worst attacker of several families on one attribute, chosen without the truth.
+
+    Attributes:
+        arm, audit, attribute: Of what.
+        scale: The measure: ``auc``, or ``spearman`` or ``r2`` for a continuous attribute.
+        by_seed: The measure by seed, with replicates where the run kept them.
+        measure: The same over all seeds.
+        leaning: ``above``, ``below`` or ``none``: the interval against chance.
+        attackers: Who it was, and in how many seeds.
+        entries: What each run says about the attribute, in the order of the seeds.
+    """
+
+    arm: Arm
+    audit: str
+    attribute: str
+    scale: str
+    by_seed: Mapping[Any, Measure]
+    measure: Measure
+    leaning: str
+    attackers: Mapping[str, int]
+    entries: Sequence[Mapping[str, Any]]
+
+    @property
+    def chance(self) -> float:
+        """What guessing gives on this scale."""
+        return MEASURES[self.scale].chance or 0.0
+
+    @property
+    def leak(self) -> Measure:
+        """The distance from chance, above or below, added to chance."""
+        return self.measure.folded(self.chance)
+
+    @property
+    def classes(self) -> bool:
+        """Whether the attribute has classes."""
+        return self.scale == "auc"
+
+
+class Attacker(NamedTuple):
+    """One attacker over all seeds of an arm."""
+
+    name: str
+    reads: str
+    family: str
+    oracle: bool
+    scores: Mapping[str, Measure]
+    p: float | None
+
+
+def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
+    """What the runs of an arm say about an attribute; None where they say nothing."""
+    entries = {seed: entry for seed, entry in _entries(arm, audit, attribute).items() if entry.get("verdict")}
+    given = {seed: entry["verdict"] for seed, entry in entries.items()}
+    scale = next((name for name in SCALES if any(one.get(name) for one in given.values())), None)
+    if scale is None:
+        return None
+    found = {seed: read(one.get(scale), one.get("replicates") or ()) for seed, one in given.items()}
+    by_seed = {seed: measure for seed, measure in found.items() if measure}
+    if not by_seed:
+        return None
+    measure = pool(list(by_seed.values()))
+    leaning = measure.leaning(MEASURES[scale].chance or 0.0)
+    if not measure.sure:
+        leaning = str(next(iter(given.values())).get("leaning", "none"))
+    names = Counter(str(given[seed].get("attacker", "")) for seed in by_seed)
+    return Verdict(
+        arm, audit, attribute, scale, by_seed, measure, leaning, names, [entries[seed] for seed in by_seed]
+    )
+
+
+def verdicts(family: Family) -> list[Verdict]:
+    """Every verdict of every arm."""
+    found = (
+        verdict(arm, audit, attribute)
+        for audit in family.audits
+        for attribute in family.attributes(audit)
+        for arm in family.arms
+    )
+    return [one for one in found if one]
+
+
+def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
+    """The attribute with classes that leaks most."""
+    found = [verdict(arm, audit, attribute) for attribute in attributes]
+    return max((one for one in found if one and one.classes), key=lambda one: one.leak.value, default=None)
+
+
+def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
+    """How much less the first leaks than the second, by pairs of runs; below 0 where it leaks more.
+
+    Leaks below chance are turned round, so that being wrong on purpose is no defence.
+    """
+    return difference(_turned(second), _turned(first))
+
+
+def attackers(arm: Arm, audit: str, attribute: str) -> dict[str, Attacker]:
+    """Every attacker by name."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in _entries(arm, audit, attribute).values():
+        for attacker in entry.get("attackers") or ():
+            found.setdefault(str(attacker["name"]), []).append(attacker)
+    return {name: _attacker(name, seeds) for name, seeds in found.items()}
+
+
+def measures(family: Family, audit: str, attribute: str) -> list[str]:
+    """The measures that any attacker on the attribute was given."""
+    found = (
+        name
+        for arm in family.arms
+        for one in attackers(arm, audit, attribute).values()
+        for name in one.scores
+    )
+    there = set(found)
+    return [name for name in MEASURES if name in there]
+
+
+def floors(family: Family, audit: str, attribute: str, measure: str) -> dict[str, float]:
+    """What guessing without looking gives, by kind of guess."""
+    found: dict[str, list[float]] = {}
+    for arm in family.arms:
+        for entry in _entries(arm, audit, attribute).values():
+            for kind, values in (entry.get("floors") or {}).items():
+                if (one := read(values.get(measure))) is not None:
+                    found.setdefault(str(kind), []).append(one.value)
+    return {kind: fmean(values) for kind, values in found.items()}
+
+
+def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
+    """The AUC, or what stands for it, from each part of the model alone."""
+    found: dict[str, list[Measure]] = {}
+    for entry in _entries(arm, audit, attribute).values():
+        for part in entry.get("parts") or ():
+            if measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None):
+                found.setdefault(str(part["part"]), []).append(measure)
+    return {name: pool(seeds) for name, seeds in found.items()}
+
+
+def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
+    """How often the guess is right within each group of users: ``(by, group)`` → users, measure."""
+    found: dict[tuple[str, str], list[tuple[int, Measure]]] = {}
+    for entry in _entries(arm, audit, attribute).values():
+        for group in entry.get("groups") or ():
+            if measure := read(group.get("micro_f1")):
+                key = (str(group.get("by", "")), str(group.get("group", "")))
+                found.setdefault(key, []).append((int(group.get("users") or 0), measure))
+    return {
+        key: (round(fmean(users for users, _ in seeds)), pool([measure for _, measure in seeds]))
+        for key, seeds in found.items()
+    }
+
+
+def membership(arm: Arm, audit: str) -> dict[str, Measure]:
+    """Which items a user touched: the AUC of each way of telling."""
+    found: dict[str, list[Measure]] = {}
+    for result in arm.results:
+        for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items():
+            if isinstance(entry, Mapping) and (measure := read(entry)):
+                found.setdefault(str(name), []).append(measure)
+    return {name: pool(seeds) for name, seeds in found.items()}
+
+
+def _entries(arm: Arm, audit: str, attribute: str) -> dict[Any, Mapping[str, Any]]:
+    found = {
+        seed: (result.privacy.get(audit, {}).get("attributes") or {}).get(attribute)
+        for seed, result in arm.seeds.items()
+    }
+    return {seed: entry for seed, entry in found.items() if entry}
+
+
+def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
+    scores = {
+        measure: [found for one in seeds if (found := read((one.get("scores") or {}).get(measure)))]
+        for measure in MEASURES
+    }
+    p = [found.value for one in seeds if (found := read(one.get("p")))]
+    return Attacker(
+        name,
+        str(seeds[0].get("reads", "")),
+        str(seeds[0].get("family", "")),
+        any(bool(one.get("oracle")) for one in seeds),
+        {measure: pool(found) for measure, found in scores.items() if found},
+        max(p, default=None),
+    )
+
+
+def _turned(one: Verdict) -> dict[Any, Measure]:
+    """The measure by seed, turned round in runs that are surely below chance."""
+    runs = {seed_of(result): Run(name, result) for name, result in one.arm.runs}
+    found = {seed: found_in(runs[seed], one.audit, one.attribute) for seed in one.by_seed}
+    return {seed: Measure(got.value, replicates=got.replicates) for seed, got in found.items() if got}

@@ -1,0 +1,102 @@
+"""Ids that say whose row it is: read as text, exactly as written, and never twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilrec.datasets.reading.archives import kind_of, read
+from veilrec.datasets.reading.assemble import sound_ids
+from veilrec.datasets.reading.columns import column, guess
+from veilrec.datasets.reading.layout import Layout
+from veilrec.datasets.reading.table import Table
+from veilrec.datasets.reading.text import clean
+from veilrec.errors import BadInput
+
+__all__ = ["NONE", "NPY", "begin_of", "id_column", "open_array", "read_ids", "unique_ids"]
+
+NONE = "-"  # the name of a column of ids that is not there
+NPY = b"\x93NUMPY"
+DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
+
+
+def read_ids(path: Path) -> list[str]:
+    """Ids in the order of the vectors: one a line, or an npy array of whole numbers or text."""
+    if begin_of(path).startswith(NPY):
+        found = open_array(path)
+        if found.ndim != 1 or found.dtype.kind not in "iuU":
+            what = f"an array of {found.dtype} with shape {list(found.shape)}"
+            raise BadInput(path, what, "give one whole number or text a user")
+        ids = [str(name) for name in found.tolist()]
+    else:
+        ids = clean(read(path)).data.decode().rstrip("\n").split("\n")
+    seen: dict[str, int] = {}
+    for line, name in enumerate(ids, 1):
+        if not name or name != name.strip():
+            raise BadInput(path, f'"{name[:60]}": empty, or blanks around an id', "correct it", line=line)
+        if name in seen:
+            raise BadInput(path, f'"{name}" is in line {seen[name]} as well', "keep one a user", line=line)
+        seen[name] = line
+    _refuse_decimals(str(path), ids)
+    return ids
+
+
+def id_column(where: str, layout: Layout, told: str | None) -> str:
+    """The column of ids: as told, else the one whose name says so, else the first."""
+    if told is not None:
+        return column(where, layout, told)
+    named = guess(layout, "user") or next((name for name in layout.names if name.casefold() == "id"), None)
+    return named or layout.names[0]
+
+
+def unique_ids(table: Table, name: str) -> list[str]:
+    """``[rows]`` the ids in a column: none empty, none twice, none a rounded number."""
+    codes, names = sound_ids(table, name)
+    _refuse_decimals(table.source.where, names)
+    _, first = np.unique(codes, return_index=True)
+    again = np.ones(len(codes), dtype=np.bool_)
+    again[first] = False
+    table.refuse(again, name, 'id "{value}" is in an earlier row as well', "keep one row a user")
+    return [names[code] for code in codes.tolist()]
+
+
+def begin_of(path: Path) -> bytes:
+    """The first bytes of a plain file; what cannot be opened or is never opened is refused."""
+    if not path.is_file():
+        return read(path).data[:8]  # says what it is instead, or reads a member of a zip
+    with path.open("rb") as file:
+        data = file.read(8)
+    if data.startswith(b"\x80") and path.suffix != ".safetensors":
+        raise BadInput(
+            path, "a pickle, which is never opened: it can run code", "save the array with np.save"
+        )
+    if kind_of(data) == "zip":
+        fix = "save the one array with np.save, or as safetensors"
+        raise BadInput(path, "a zip of several arrays (npz, pt)", fix)
+    return data
+
+
+def open_array(path: Path) -> NDArray[np.generic]:
+    """An npy file, mapped; arrays of Python objects are never opened."""
+    try:
+        found: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # a damaged header fails in as many ways as Python has
+        pickled = "pickle" in str(error) or "Python objects" in str(error)
+        what = (
+            "an array of Python objects, which is never opened"
+            if pickled
+            else f"cannot be read: {str(error)[:100]}"
+        )
+        raise BadInput(path, what, "save it as numbers with np.save") from error
+    return found
+
+
+def _refuse_decimals(where: str, ids: Sequence[str]) -> None:
+    """Ids that went through a float (``1.0``, ``1e+06``) match nothing, or the wrong person."""
+    if all(DECIMAL.fullmatch(name) for name in ids):
+        what = f'ids look like decimal numbers ("{ids[0]}"): this is no id column, or it was rounded'
+        raise BadInput(where, what, "name the column with --id, or write ids as text or whole numbers")

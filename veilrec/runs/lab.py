@@ -1,0 +1,192 @@
+"""The lab: attacks under one protocol, judged by what they find out about users who did not tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import GRANTS, Attack, Seen
+from veilrec.attacks.attribute import AttributeInference
+from veilrec.attacks.readings import covered, parts_of
+from veilrec.errors import BadInput
+from veilrec.params import part_of
+from veilrec.runs import verdict
+from veilrec.runs.trials import Goal, People, Trial, goals_of, trial_of
+from veilrec.runs.verdict import Tried
+from veilrec.threat import Threat
+
+__all__ = ["Audit", "People", "audit"]
+
+Progress = Callable[[str, int, int], None]
+PART_BY = "logistic"  # who attacks each part of the model alone
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Attacks and the protocol they are run by, under a name."""
+
+    name: str
+    threat: Threat
+    attacks: Mapping[str, Attack]
+
+
+def audit(
+    seen: Seen,
+    people: People,
+    threat: Threat,
+    attacks: Mapping[str, Attack],
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Everything that the attacks find out, as ``result.json`` keeps it.
+
+    Raises:
+        BadInput: Where an attribute is unknown, too few users have a label, or an attack's answer is none.
+    """
+    began, tell = time.perf_counter(), progress or _silent
+    goals = goals_of(people, threat, covered(seen))
+    trials = [
+        trial_of(goal, threat, people.tags, seed, repeat)
+        for goal in goals
+        for repeat in range(threat.repeats)
+    ]
+    several = {name: one for entry, attack in attacks.items() for name, one in _unfold(entry, attack)}
+    tried: dict[str, list[Tried]] = {goal.name: [] for goal in goals}
+    for place, (name, attack) in enumerate(several.items()):
+        tell(name, place, len(several))
+        for goal, one in _try(seen, threat, people, trials, name, attack, choosing=len(several) > 1):
+            tried[goal.name].append(one)
+    parts = _by_part(seen, threat, people, trials, tell) if threat.by_part else {}
+    found = {
+        goal.name: {
+            **verdict.attribute(
+                goal, [t for t in trials if t.goal is goal], tried[goal.name], people, threat
+            ),
+            "parts": parts.get(goal.name, []),
+        }
+        for goal in goals
+    }
+    return {
+        "threat": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(threat).items()},
+        "grants": [GRANTS[grant] for grant in threat.grants],
+        "oracle": threat.selection == "oracle" or any(attack.oracle for attack in several.values()),
+        "attributes": found,
+        "membership": None,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+
+
+def _silent(name: str, done: int, total: int) -> None:
+    """Nobody wants to know."""
+
+
+def _unfold(entry: str, attack: Attack) -> Iterator[tuple[str, Attack]]:
+    for name, one in attack.unfold().items():
+        yield name or entry, one
+
+
+def _try(
+    seen: Seen,
+    threat: Threat,
+    people: People,
+    trials: Sequence[Trial],
+    name: str,
+    attack: Attack,
+    *,
+    choosing: bool,
+) -> Iterator[tuple[Goal, Tried]]:
+    """One attacker on all trials at once: what it says about the targets, and about known users held out."""
+    mine = [trial for trial in trials if attack.answers(seen, trial.task)]
+    if not mine:
+        return
+    began = time.perf_counter()
+    inner = [task for trial in mine for task, _ in trial.inner] if choosing else []
+    if threat.selection == "last":
+        scores = attack.infer_all(seen, [trial.task for trial in mine] + inner)
+    else:
+        scores = [_chosen(seen, threat, trial, attack) for trial in mine]
+        scores += attack.infer_all(seen, inner) if inner else []
+    each = (time.perf_counter() - began) / len(mine)
+    inside = iter(scores[len(mine) :])
+    grouped: dict[str, list[Any]] = {}
+    for trial, score in zip(mine, scores[: len(mine)], strict=True):
+        shape = (len(trial.task.known), max(1, trial.goal.classes))
+        held = [_checked(name, next(inside), shape) for _ in trial.inner] if choosing else []
+        outside = _outside(trial, held) if held else float("nan")
+        grouped.setdefault(trial.goal.name, []).append((trial, _checked(name, score, shape), outside))
+    for runs in grouped.values():
+        goal, seconds = runs[0][0].goal, each * len(runs)
+        yield goal, verdict.judged(name, attack, seen, goal, runs, people, threat, seconds)
+
+
+def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
+    """The AUC (or rank correlation) on known users, each judged by who had not been told about that user."""
+    label, parts = trial.goal.label, [mask for _, mask in trial.inner]
+    users = torch.cat([mask.nonzero().squeeze(1) for mask in parts])
+    scores = torch.cat([score[mask] for score, mask in zip(held, parts, strict=True)])
+    return float(verdict.main_score(label[users], scores))
+
+
+def _chosen(seen: Seen, threat: Threat, trial: Trial, attack: Attack) -> Tensor:
+    """The stage of an attacker that is best on held-out known users, or, with an oracle, on the targets."""
+    stages = attack.stages(seen, trial.task)
+    if len(stages) == 1:
+        return stages[0]
+    if threat.selection == "oracle":
+        target = trial.draw.target
+        marks = [_mark(trial.goal.label[target], stage[target]) for stage in stages]
+    else:
+        marks = [0.0] * len(stages)
+        for task, held in trial.inner:
+            inner = attack.stages(seen, task)
+            for k in range(len(stages)):
+                marks[k] += _mark(trial.goal.label[held], inner[min(k, len(inner) - 1)][held])
+    return stages[int(torch.tensor(marks).argmax())]
+
+
+def _mark(truth: Tensor, scores: Tensor) -> float:
+    """What a stage is chosen by: AUC of two classes, accuracy of more (as PARD reports), ranks of values."""
+    if scores.shape[1] > 2:
+        return float((scores.argmax(1) == truth).double().mean())
+    return float(verdict.main_score(truth, scores))
+
+
+def _by_part(
+    seen: Seen, threat: Threat, people: People, trials: Sequence[Trial], tell: Progress
+) -> dict[str, list[dict[str, Any]]]:
+    """Each uploaded part attacked alone, by one quick attacker."""
+    if seen.public is None or seen.public.seats.shape[1] > 1:
+        return {}
+    found: dict[str, list[dict[str, Any]]] = {}
+    some = [trial for trial in trials if trial.goal.classes]
+    looks = _looks(seen)
+    for place, (name, attack) in enumerate(looks.items()):
+        tell(name, place, len(looks))
+        for goal, one in _try(seen, threat, people, some, name, attack, choosing=False):
+            told = {"part": name, "classifier": PART_BY, "auc": verdict.told(one.scores["auc"])}
+            found.setdefault(goal.name, []).append(told)
+    return found
+
+
+def _looks(seen: Seen) -> dict[str, Attack]:
+    """Every uploaded part as it is; of a table also the mean vector of the rows picked."""
+    assert seen.public is not None
+    tables = {part_of(name) for name, spec in seen.public.schema.items() if spec.table is not None}
+    looks: dict[str, Attack] = {}
+    for part in parts_of(seen):
+        looks[part] = AttributeInference("updates", (part,), (PART_BY,))
+        if part in tables:
+            looks[f"{part}, rows picked"] = AttributeInference("parameters", (part,), (PART_BY,))
+    return looks
+
+
+def _checked(name: str, scores: Tensor, shape: tuple[int, int]) -> Tensor:
+    if tuple(scores.shape) != shape or not bool(torch.isfinite(scores).all()):
+        what = f"{name} answers with {list(scores.shape)}, or with values that are not finite"
+        raise BadInput("attack", what, f"answer with finite scores of shape {list(shape)}")
+    return scores.double()

@@ -1,0 +1,60 @@
+"""Touches: how well one upload tells which items its user touched, AUC per user, then over users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import Seen
+from veilrec.attacks.membership import WAYS, Membership
+from veilrec.metrics.resampling import mean, summary, weights
+from veilrec.runs.verdict import told
+
+__all__ = ["membership"]
+
+
+def membership(seen: Seen, user: Tensor, item: Tensor, tags: Tensor, resamples: int) -> dict[str, Any] | None:
+    """AUC of "did this user touch this item" with interval, by each way of looking at an upload.
+
+    ``user [e]``, ``item [e]``: the training events. None where no item table is uploaded, or where a
+    client is a silo, whose upload is that of all its users. Every item that a user did not touch counts as a
+    non-member, whether its row was sent or not.
+    """
+    public = seen.public
+    if public is None or public.seats.shape[1] > 1 or not any(s.table for s in public.schema.values()):
+        return None
+    start = torch.zeros(public.n_users + 1, dtype=torch.int64)
+    start[1:] = torch.bincount(user, minlength=public.n_users).cumsum(0)
+    ordered = item[user.argsort(stable=True)]
+    who: list[Tensor] = []
+    found: dict[str, list[Tensor]] = {way: [] for way in WAYS}
+    for exchange in seen.probe():
+        users = public.seats[exchange.received.cohort.cpu(), 0]
+        who.append(users)
+        for way in WAYS:
+            scores = Membership(way).pairs(public, exchange).cpu()  # type: ignore[arg-type]
+            found[way].append(per_user(scores, [ordered[start[u] : start[u + 1]] for u in users.tolist()]))
+    people = torch.cat(who)
+    weight = weights(tags[people], resamples)
+    aucs = {way: torch.cat(each) for way, each in found.items()}
+    scored = {way: summary(float(each.mean()), mean(each, weight)) for way, each in aucs.items()}
+    worst = max(scored, key=lambda way: abs(scored[way].value - 0.5))
+    items = max(spec.table or 0 for spec in public.schema.values())
+    return {**{w: told(m) for w, m in scored.items()}, "users": len(people), "items": items, "worst": worst}
+
+
+def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
+    """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half."""
+    ascending = scores.sort(1).values
+    longest = max(len(items) for items in touched)
+    place = torch.zeros(len(scores), longest, dtype=torch.int64)
+    there = torch.zeros(len(scores), longest, dtype=torch.bool)
+    for row, items in enumerate(touched):
+        place[row, : len(items)], there[row, : len(items)] = items, True
+    own = scores.gather(1, place)
+    below = torch.searchsorted(ascending, own) + torch.searchsorted(ascending, own, right=True)
+    count = there.sum(1).double()
+    ranks = (below.double() / 2 * there).sum(1)  # items below each touched one, itself and ties by half
+    return (ranks - count * count / 2) / (count * (scores.shape[1] - count)).clamp(min=1)

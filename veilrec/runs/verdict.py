@@ -1,0 +1,241 @@
+"""The judge: what attackers said about targets becomes scores with intervals, and a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import Attack, Seen
+from veilrec.keys import Keys
+from veilrec.metrics import inference as measures
+from veilrec.metrics.resampling import Measured, mean, summary
+from veilrec.runs.trials import Goal, People, Trial
+from veilrec.threat import Threat
+
+__all__ = ["Tried", "attribute", "judged", "main_score", "told"]
+
+SURE = 0.05  # a finding has a permutation p-value below this
+FEWEST = 5  # targets of a group that gets a number of its own
+DIGITS = 4
+Answer = tuple[
+    Trial, Tensor, float
+]  # a trial, the scores for all users, and the score on held-out known users
+
+
+class Tried(NamedTuple):
+    """One attacker on one attribute, over all draws of known and target users."""
+
+    name: str
+    attack: Attack
+    scores: dict[str, Measured]
+    p: float
+    validation: float
+    seconds: float
+    notes: dict[str, Any]
+    answers: list[Answer]
+
+
+def main_score(truth: Tensor, scores: Tensor) -> float:
+    """What attackers are compared by: AUC of classes, rank correlation of values."""
+    if truth.is_floating_point():
+        return float(measures.spearman(truth, scores[:, 0])[0])
+    return float(measures.auc(truth, scores)[0])
+
+
+def judged(
+    name: str,
+    attack: Attack,
+    seen: Seen,
+    goal: Goal,
+    answers: Sequence[Answer],
+    people: People,
+    threat: Threat,
+    seconds: float,
+) -> Tried:
+    """An attacker's answers about the targets, scored; users are resampled within each draw."""
+    each = []
+    for trial, scores, _ in answers:
+        target = trial.draw.target
+        weight = measures.weights(people.tags[target], threat.resamples)
+        each.append(measures.judge(goal.label[target], scores[target], weight))
+    merged = {key: measures.combine([one[key] for one in each]) for key in each[0]}
+    inner = [outside for _, _, outside in answers if not math.isnan(outside)]
+    validation = sum(inner) / len(inner) if inner else math.nan
+    p = _p(goal, answers, threat)
+    return Tried(name, attack, merged, p, validation, seconds, attack.notes(seen), list(answers))
+
+
+def _p(goal: Goal, answers: Sequence[Answer], threat: Threat) -> float:
+    """Permutation p-value; over several draws twice the median, which is valid however they depend."""
+    values = []
+    for place, (trial, scores, _) in enumerate(answers):
+        target, keys = trial.draw.target, Keys.seed(0).fold("permute").fold(place)
+        values.append(measures.permutation_p(goal.label[target], scores[target], keys, threat.permutations))
+    return values[0] if len(values) == 1 else min(1.0, 2 * median(values))
+
+
+def attribute(
+    goal: Goal, trials: Sequence[Trial], tried: Sequence[Tried], people: People, threat: Threat
+) -> dict[str, Any]:
+    """Everything about one attribute, as ``result.json`` keeps it."""
+    first = trials[0].draw
+    worst = _worst(tried)
+    found: dict[str, Any] = {
+        "kind": "class" if goal.classes else "value",
+        **_described(goal),
+        "known": int(first.known.sum()),
+        "targets": int(first.target.sum()),
+        "floors": _floors(goal, trials),
+        "attackers": [_attacker(one) for one in tried],
+        "verdict": None,
+        "groups": [],
+    }
+    if worst is not None:
+        found["verdict"] = _verdict(goal, worst, tried, found["floors"])
+        found["groups"] = _groups(goal, worst, people, threat) if goal.classes else []
+    return found
+
+
+def _described(goal: Goal) -> dict[str, Any]:
+    if goal.classes:
+        counts = torch.bincount(goal.label[goal.label >= 0], minlength=goal.classes)
+        return {"classes": list(goal.names), "counts": counts.tolist()}
+    value = goal.label[~goal.label.isnan()]
+    return {"range": [float(value.min()), float(value.max())], "mean": round(float(value.mean()), DIGITS)}
+
+
+def _floors(goal: Goal, trials: Sequence[Trial]) -> dict[str, dict[str, float]]:
+    """The mean over the draws of what guessing without looking reaches."""
+    label = goal.label
+    each = [measures.floors(label[t.draw.known], label[t.draw.target], goal.classes) for t in trials]
+    return {
+        name: {key: round(sum(one[name][key] for one in each) / len(each), DIGITS) for key in each[0][name]}
+        for name in each[0]
+    }
+
+
+def _attacker(one: Tried) -> dict[str, Any]:
+    attack = one.attack
+    return {
+        "name": one.name,
+        "reads": getattr(attack, "reads", ""),
+        "parts": list(getattr(attack, "parts", ())),
+        "classifier": (getattr(attack, "classifiers", None) or [one.name])[0],
+        "family": attack.family,
+        "oracle": attack.oracle,
+        "scores": {key: told(measured) for key, measured in one.scores.items()},
+        "p": one.p,
+        "validation": None if math.isnan(one.validation) else round(one.validation, DIGITS),
+        "seconds": round(one.seconds, 3),
+        "notes": one.notes,
+    }
+
+
+def told(measured: Measured) -> dict[str, float]:
+    """A number with its interval."""
+    return {key: round(float(getattr(measured, key)), DIGITS) for key in ("value", "low", "high")}
+
+
+def _worst(tried: Sequence[Tried]) -> Tried | None:
+    """The attacker who was furthest from chance on held-out known users; the targets have no say in it."""
+    able = [one for one in tried if one.attack.family != "floor"]
+    real = [one for one in able if not one.attack.oracle] or able
+    if not real:
+        return None
+
+    def distance(one: Tried) -> float:
+        chance = 0.5 if "auc" in one.scores else 0.0
+        return -1.0 if math.isnan(one.validation) else abs(one.validation - chance)
+
+    return max(real, key=distance)
+
+
+def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried], floors: Mapping[str, Any]) -> dict[str, Any]:
+    key = "auc" if goal.classes else "spearman"
+    measured = worst.scores[key]
+    leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
+    leaning = leaning if worst.p < SURE else "none"  # an interval alone would cry wolf once in twenty
+    families = sorted({one.attack.family for one in tried} - {"floor"})
+    return {
+        "attacker": worst.name,
+        "families": families,
+        "score": key,
+        key: told(measured),
+        "leaning": leaning,
+        "replicates": [round(float(value), DIGITS) for value in measured.replicates],
+        "sentence": _sentence(goal, worst, leaning, floors, len(families)),
+    }
+
+
+def _sentence(goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int) -> str:
+    """The finding in plain words."""
+    reads = getattr(worst.attack, "reads", "")
+    sight = SIGHTS.get(reads, "uploads")
+    who = f"An attacker who sees the {sight}"
+    if not goal.classes:
+        off, floor = worst.scores["mae"].value, floors["median"]["mae"]
+        return f"{who} guesses {goal.name} to within {off:.1f} on average; without looking: {floor:.1f}."
+    auc = worst.scores["auc"]
+    if leaning == "none":
+        name = "No attacker" if families > 1 else "The one attacker"
+        verb = "finds" if families > 1 else "does not find"
+        return (
+            f"{name} of {families} famil{'ies' if families > 1 else 'y'} {verb} {goal.name} in the "
+            f"{sight}: AUC {auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}], chance 0.50."
+        )
+    if leaning == "below":
+        return (
+            f"{who} ranks {goal.name} the wrong way round more often than chance (AUC {auc.value:.2f}): "
+            f"whoever turns the answer round has learned it."
+        )
+    right, majority = worst.scores["micro_f1"], floors["majority"]["micro_f1"]
+    most = str(goal.names[int(torch.bincount(goal.label[goal.label >= 0]).argmax())])
+    if right.low > majority:
+        return (
+            f"{who} guesses {goal.name} right for {round(100 * right.value)} of 100 users; "
+            f"always guessing {most}: {round(100 * majority)}."
+        )
+    pair = (
+        f"a {goal.names[0]} and a {goal.names[1]} user"
+        if goal.classes == 2
+        else f"two users of different {goal.name}"
+    )
+    return (
+        f"{who}, given {pair}, says which is which {round(100 * auc.value)} times of 100 (chance: 50); "
+        f"guessing everyone's {goal.name} it is right for {round(100 * right.value)} of 100, "
+        f"always guessing {most} for {round(100 * majority)}."
+    )
+
+
+SIGHTS = {
+    "updates": "uploads",
+    "parameters": "parameters of each device",
+    "embeddings": "user vectors",
+}
+
+
+def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[dict[str, Any]]:
+    """How often the worst attacker is right within each group of users, by every attribute with classes."""
+    found = []
+    for by, label in people.labels.items():
+        names = [*people.classes.get(by, ()), *map(str, range(int(label.max()) + 1))]
+        for number in range(int(label.max()) + 1):
+            each, users = [], 0
+            for trial, scores, _ in worst.answers:
+                inside = trial.draw.target & (label.cpu() == number)
+                if int(inside.sum()) < FEWEST:
+                    continue
+                users = users or int(inside.sum())
+                weight = measures.weights(people.tags[inside], threat.resamples)
+                right = (scores[inside].argmax(1) == goal.label[inside]).double()
+                share = float(right.mean())
+                each.append(summary(share, mean(right, weight)))
+            if each:
+                rate = told(measures.combine(each))
+                found.append({"by": by, "group": str(names[number]), "users": users, "micro_f1": rate})
+    return found

@@ -1,0 +1,125 @@
+"""The protocol of an attack: whose labels are known, what is granted, how attackers are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import GRANTS
+from veilrec.errors import BadInput, nearest
+from veilrec.keys import Keys
+
+__all__ = ["Threat"]
+
+
+@dataclass(frozen=True)
+class Threat:
+    """Who attacks: what they want, whose labels they have, what they are granted, and how they are judged.
+
+    Attributes:
+        attributes: What the attacker is after; empty for every attribute of the data.
+        known: The share of users whose label the attacker has; drawn after training.
+        stratified: Take that share of each class, so that no class is missing.
+        balanced: First drop users at random until all classes are as small as the smallest.
+        repeats: Draws of known and target users; scores are means over them.
+        folds: The known users are cut into so many parts, each in turn held out: what an attacker chooses by.
+        selection: Of an attacker that learns in stages, the last, the best on held-out known users, or the
+            best on the targets themselves: an oracle that nobody has, and every table says so.
+        grants: What the attacker has beyond the uploads: ``interactions``, ``user_vectors``.
+        by_part: Also attack each part of the model alone.
+        membership: Also ask which items each user touched.
+        resamples: Of users, for the intervals.
+        permutations: Of labels, for the p-value.
+        also: Protocols of papers that are run beside this one: ``pard``, ``apm``, ``aegis``, ``fedau2``.
+    """
+
+    attributes: Sequence[str] = ()
+    known: float = 0.2
+    stratified: bool = True
+    balanced: bool = False
+    repeats: int = 1
+    folds: int = 3
+    selection: Literal["last", "validation", "oracle"] = "last"
+    grants: Sequence[str] = ()
+    by_part: bool = True
+    membership: bool = True
+    resamples: int = 500
+    permutations: int = 999
+    also: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.known < 1:
+            raise BadInput("threat.known", f"{self.known} is no share", "give a number between 0 and 1")
+        for name, least in (("repeats", 1), ("folds", 2), ("resamples", 100), ("permutations", 99)):
+            if getattr(self, name) < least:
+                raise BadInput(f"threat.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
+        for grant in self.grants:
+            if grant not in GRANTS:
+                raise BadInput(
+                    "threat.grants", f'nothing called "{grant}" can be granted', nearest(grant, GRANTS)
+                )
+
+    def draw(self, label: Tensor, tags: Tensor, keys: Keys) -> Draw:
+        """Cut the users with a label into known and target ones; `tags` are hashes of their ids.
+
+        ``label [users]``: classes with -1 for unknown, or values with NaN.
+        """
+        order = keys.fold("known").fold(tags).uniform(dtype=torch.float64)  # [users]
+        there = ~label.isnan() if label.is_floating_point() else label >= 0
+        if label.is_floating_point():
+            group = torch.zeros_like(there, dtype=torch.int64)
+        else:
+            there = self._levelled(label, there, keys.fold("balance").fold(tags)) if self.balanced else there
+            group = label if self.stratified else torch.zeros_like(label)
+        known = torch.zeros_like(there)
+        for name in group[there].unique():
+            members = (there & (group == name)).nonzero().squeeze(1)
+            count = max(1, round(self.known * len(members)))
+            known[members[order[members].argsort()[:count]]] = True
+        return Draw(known, there & ~known)
+
+    def _levelled(self, label: Tensor, there: Tensor, keys: Keys) -> Tensor:
+        """Those who stay when every class is cut down to the smallest."""
+        order, stay = keys.uniform(dtype=torch.float64), torch.zeros_like(there)
+        smallest = int(torch.bincount(label[there]).clamp(min=1).min()) if bool(there.any()) else 0
+        for name in label[there].unique():
+            members = (there & (label == name)).nonzero().squeeze(1)
+            stay[members[order[members].argsort()[:smallest]]] = True
+        return stay
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Users whose label the attacker has, and users whose label it is after; nobody is both.
+
+    Attributes:
+        known, target: ``[users]`` masks.
+    """
+
+    known: Tensor
+    target: Tensor
+
+    def hide(self, label: Tensor) -> Tensor:
+        """The labels with all but the known ones hidden."""
+        return _hidden(label, self.known)
+
+    def folds(self, label: Tensor, tags: Tensor, keys: Keys, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The known users cut into parts of like classes: ``(labels without the part, mask of the part)``."""
+        order = keys.fold("fold").fold(tags).uniform(dtype=torch.float64)
+        part = torch.full(self.known.shape, -1)
+        group = torch.zeros_like(part) if label.is_floating_point() else label
+        dealt = 0
+        for name in group[self.known].unique():  # dealt like cards, class by class: parts differ by one user
+            members = (self.known & (group == name)).nonzero().squeeze(1)
+            part[members[order[members].argsort()]] = (torch.arange(len(members)) + dealt) % count
+            dealt += len(members)
+        for k in range(count):
+            yield _hidden(label, self.known & (part != k)), part == k
+
+
+def _hidden(label: Tensor, shown: Tensor) -> Tensor:
+    return torch.where(shown, label, float("nan") if label.is_floating_point() else -1)
