@@ -109,9 +109,10 @@ def _audits(
         for entry in reads:
             _check_reading(entry)
         learners = tuple(classifiers) or WORST
+        chosen: Any = reads or ("updates",)
         attacks = {
             entry: AttributeInference(reads=entry, parts=tuple(parts), classifiers=learners)
-            for entry in reads or ("updates",)
+            for entry in chosen
         }
         threat = Threat(**{"by_part": False, "membership": False, **changes})
         return [Audit(name or CUSTOM, threat, attacks)]
