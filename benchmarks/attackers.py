@@ -12,10 +12,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -86,37 +85,41 @@ def strength(name: str, users: int, seeds: int) -> dict[str, float]:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Measure, and print two tables."""
+    """Measure, and print a table for each part."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="+", choices=CLASSIFIERS, default=list(CLASSIFIERS))
+    parser.add_argument("--part", choices=("speed", "strength"), help="one table alone")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument(
-        "--quick", action="store_true", help="a tiny world: shows that it works, measures nothing"
-    )
+    parser.add_argument("--quick", action="store_true", help="a tiny world: shows that it works, no more")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(given)
-    features, jobs = work(300 if options.quick else USERS, 1 if options.quick else options.seeds)
-    found: dict[str, dict[str, Any]] = {}
-    for name in options.only:
-        say(name)
-        found[name] = {"family": CLASSIFIERS[name].family, **speed(name, features, jobs)}
-        found[name] |= strength(name, 300 if options.quick else 4000, 1 if options.quick else options.seeds)
+    seeds, small = (1, 300) if options.quick else (options.seeds, 4000)
+    features, jobs = work(300 if options.quick else USERS, seeds)
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for part in [options.part] if options.part else ["speed", "strength"]:
+        for name in options.only:
+            say(f"{part}: {name}")
+            measured = speed(name, features, jobs) if part == "speed" else strength(name, small, seeds)
+            found.setdefault(part, {})[name] = measured
     print(json.dumps(found) if options.json else report(found))
     return 0
 
 
-def report(found: dict[str, dict[str, Any]]) -> str:
-    """The tables."""
-    quick = [
-        [n, f["family"], *(f"{f[key]:.1f}" for key in ("seconds", "core", "folds"))] for n, f in found.items()
-    ]
-    total = [f"{sum(f[key] for f in found.values()):.1f}" for key in ("seconds", "core", "folds")]
-    keys = ("share 1", "share 2", "planted", "balanced", "shuffled")
-    strong = [[n, f["family"], *(f"{f[key]:.3f}" for key in keys)] for n, f in found.items()]
-    threads = f"{torch.get_num_threads()} threads"
-    return f"{threads}\n\n{table(SPEED, [*quick, ['all', '', *total]])}\n\n{table(STRENGTH, strong)}"
+def report(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """A table for each part."""
+    tables = [f"{torch.get_num_threads()} threads"]
+    for part, measured in found.items():
+        digits = 1 if part == "speed" else 3
+        rows = [
+            [n, CLASSIFIERS[n].family, *(f"{v:.{digits}f}" for v in m.values())] for n, m in measured.items()
+        ]
+        if part == "speed":
+            total = [sum(column) for column in zip(*(m.values() for m in measured.values()), strict=True)]
+            rows.append(["all", "", *(f"{seconds:.1f}" for seconds in total)])
+        tables.append(table(SPEED if part == "speed" else STRENGTH, rows))
+    return "\n\n".join(tables)
 
 
 if __name__ == "__main__":

@@ -225,9 +225,6 @@ def test_no_method_leaves_a_canary(protocol: Case, defence: Case, tmp_path: Path
     assert left.search() == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="resamples are keyed by public ids, so that result.json can be solved for users"
-)
 def test_the_metrics_of_single_users_cannot_be_solved_for(left: Left) -> None:
     """Whoever knows the ids knows how often each resample counts each user: an equation per resample."""
     metric, means = next(iter(left.result.utility_replicates.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -137,6 +138,18 @@ class Split(NamedTuple):
 def id_hashes(ids: Sequence[str]) -> Tensor:
     """``[ids]`` a 64-bit hash of each original id: what randomness about a person is keyed by."""
     return torch.tensor([hash_text(name) for name in ids], dtype=torch.int64)
+
+
+def lots(ids: Sequence[str], *secrets: Tensor) -> Tensor:
+    """``[ids]`` what resampling is keyed by: who a person is, and something that only the data's owner has.
+
+    Keyed by ids alone, the replicates in a result would be equations that anybody could solve for each user.
+    """
+    whole = hashlib.sha256(b"resamples")
+    for secret in secrets:
+        whole.update(secret.detach().cpu().contiguous().numpy().tobytes())
+    word = int.from_bytes(whole.digest()[:8], "little", signed=True)
+    return Keys(torch.tensor(word)).fold(id_hashes(ids)).value
 
 
 def _order(

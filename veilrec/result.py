@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Result:
         data: Counts, and what was dropped on the way in.
         settings: The experiment in plain words and numbers.
         privacy: What attacks found out, by the name of their protocol.
+        discloses: What the messages of one device tell the server, by name and in words.
         ledger: What the defences guarantee formally, per upload and over the run, or that they do not.
         curves: Metrics by round.
         utility_replicates: Bootstrap replicates of the selecting metric, keyed by user: two runs pair up.
@@ -70,6 +71,7 @@ class Result:
     fingerprint: str
     data_fingerprint: str
     privacy: Mapping[str, Any] = field(default_factory=dict)
+    discloses: Sequence[Mapping[str, Any]] = ()
     ledger: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
     utility_replicates: Mapping[str, Any] = field(default_factory=dict)

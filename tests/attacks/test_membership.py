@@ -13,7 +13,6 @@ from veilrec.attack import Public, Seen
 from veilrec.attacks.membership import Membership
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence
-from veilrec.interactions import id_hashes
 from veilrec.keys import Keys
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
@@ -21,6 +20,7 @@ from veilrec.params import Message, Rows
 from veilrec.probe import see
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs.touches import membership, per_user
+from veilrec.runs.trials import People
 from veilrec.uploads import Exchange, Sent, Uploads
 from veilrec.wire import Spec
 
@@ -66,7 +66,7 @@ def test_an_undefended_upload_tells_what_its_user_touched() -> None:
     )
     state = fed.run(fed.start(), rounds=10)
     log = fed.clients.log
-    found = membership(see(fed, state), log.user, log.item, id_hashes(data.user_ids), 200)
+    found = membership(see(fed, state), log.user, log.item, People.of(data), 200)
     assert found is not None
     assert found["direction"]["value"] > 0.95
     assert 0.6 < found["rows"]["low"] <= found["rows"]["value"] <= found["rows"]["high"] < 0.9
@@ -84,7 +84,7 @@ def test_noise_alone_tells_nothing_but_the_rows() -> None:
     data = synthetic(users=80)
     fed = federation(phones(data), FedMF(data.n_items, 1, dim=8), GRADIENTS, Noise(), lr=0.05)
     log = fed.clients.log
-    found = membership(see(fed, fed.start()), log.user, log.item, id_hashes(data.user_ids), 200)
+    found = membership(see(fed, fed.start()), log.user, log.item, People.of(data), 200)
     assert found is not None
     assert abs(found["direction"]["value"] - 0.5) < 0.03
     assert found["rows"]["value"] > 0.6  # which rows were sent is in the clear
@@ -95,8 +95,8 @@ def test_silos_and_vectors_have_no_upload_of_one_user() -> None:
     clients = silos(data, 3)
     fed = federation(clients, FedMF(data.n_items, clients.n_seats, dim=4), None, None)
     nobody = torch.zeros(0, dtype=torch.int64)
-    assert membership(see(fed, fed.start()), nobody, nobody, nobody, 100) is None
-    assert membership(Seen.of_vectors(Keys.seed(0).normal(5, 2)), nobody, nobody, nobody, 100) is None
+    assert membership(see(fed, fed.start()), nobody, nobody, People({}, nobody), 100) is None
+    assert membership(Seen.of_vectors(Keys.seed(0).normal(5, 2)), nobody, nobody, People({}, nobody), 100) is None
 
 
 @pytest.mark.parametrize("way", ["rows", "norms", "direction"])

@@ -164,16 +164,18 @@ def _attacked(
 
     from veilrec.attack import Seen
     from veilrec.attacks.attribute import AttributeInference
-    from veilrec.interactions import id_hashes
+    from veilrec.interactions import id_hashes, lots
     from veilrec.runs.lab import People, audit
 
+    vectors = torch.from_numpy(audience.vectors)
     people = People(
         labels={name: torch.from_numpy(label) for name, label in audience.labels.items()},
         tags=id_hashes(audience.ids),
         classes=audience.classes,
         values={name: torch.from_numpy(value) for name, value in audience.values.items()},
+        lots=lots(audience.ids, vectors),
     )
-    seen = Seen.of_vectors(torch.from_numpy(audience.vectors))
+    seen = Seen.of_vectors(vectors)
     attacks = {"embeddings": AttributeInference("embeddings", classifiers=learners)}
 
     def tell(name: str, done: int, total: int) -> None:

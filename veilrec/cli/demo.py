@@ -29,16 +29,8 @@ BASE: dict[str, Any] = {
     "evaluation": {"candidates": 99, "ks": [5, 10]},
     "threat": {"attributes": ["gender", "age", "region"]},
     "attack": [
-        {
-            "name": "AttributeInference",
-            "reads": "updates",
-            "classifiers": ["logistic", "mlp", "forest", "knn"],
-        },
-        {
-            "name": "AttributeInference",
-            "reads": "parameters",
-            "classifiers": ["logistic", "mlp", "forest", "knn"],
-        },
+        {"name": "AttributeInference", "reads": reads, "classifiers": ["logistic", "mlp", "forest", "knn"]}
+        for reads in ("updates", "parameters")
     ],
 }
 DEFENCES: dict[str, list[dict[str, Any]]] = {

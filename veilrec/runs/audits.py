@@ -54,7 +54,7 @@ class Examiner:
         """Every audit's findings, by its name; nothing where the data has no attribute."""
         if not self.data.attributes and not self.data.values:
             return {}
-        found = {}
+        found, people = {}, People.of(self.data)
         for one in self.audits:
             transcript = Transcript.open(kept) if kept is not None and kept.is_file() else None
             seen = see(federation, state, one.threat.grants, transcript)
@@ -62,11 +62,11 @@ class Examiner:
             def tell(name: str, done: int, total: int, title: str = one.name) -> None:
                 progress(f"attack by {title}: {name}", done, total, None)
 
-            report = audit(seen, People.of(self.data), one.threat, one.attacks, self.seed, tell)
+            report = audit(seen, people, one.threat, one.attacks, self.seed, tell)
             report["sees"] = f"one upload of every user on the state of round {round}, after every defence"
             if one.threat.membership:
-                train, people = federation.clients.log, People.of(self.data)
+                train = federation.clients.log
                 touched = train.user.cpu(), train.item.cpu()
-                report["membership"] = membership(seen, *touched, people.tags, one.threat.resamples)
+                report["membership"] = membership(seen, *touched, people, one.threat.resamples)
             found[one.name] = report
         return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from veilrec.disclosure import disclosures
 from veilrec.disk import digest
 from veilrec.evaluation import Scored, evaluate, popularity
 from veilrec.interactions import Interactions
@@ -90,6 +91,8 @@ class Session:
             fingerprint=mark,
             data_fingerprint=data_fingerprint(self.data),
             privacy=privacy,
+            ledger=training.ledger.summary(),
+            discloses=self._discloses(),
             curves=curves(training.rows),
             utility_replicates=replicates(scored, self.data, self.federation.evaluation.select),
             files=files,
@@ -117,6 +120,12 @@ class Session:
         """The selected state after the defence's repair, whose rounds draw from keys of their own."""
         fed = self.federation
         return fed.defence.unlearn(state, replace(fed, keys=fed.keys.fold("unlearn")))
+
+    def _discloses(self) -> list[dict[str, Any]]:
+        """What the messages of one device tell the server, by name."""
+        fed = self.federation
+        found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype)
+        return [one.told() for one in found]
 
     def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:
         """The selected state beside popularity, on the same items and candidates."""

@@ -12,7 +12,7 @@ import torch
 
 from veilrec.clients import Clients
 from veilrec.evaluation import Scored
-from veilrec.interactions import Interactions, id_hashes
+from veilrec.interactions import Interactions, lots
 from veilrec.metrics.resampling import mean, weights
 
 __all__ = ["curves", "environment", "replicates", "summary"]
@@ -55,7 +55,7 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
 
 def replicates(scored: Scored, data: Interactions, metric: str) -> dict[str, list[float]]:
     """The metric's mean under resampled users; draws are keyed by user, so that two runs pair up."""
-    weight = weights(id_hashes(data.user_ids)[scored.user], RESAMPLES)
+    weight = weights(lots(data.user_ids, data.user, data.item)[scored.user], RESAMPLES)
     means = mean(scored.values[metric], weight)
     return {metric: [round(value, 5) for value in means.tolist()]}
 

@@ -9,13 +9,14 @@ from torch import Tensor
 
 from veilrec.attack import Seen
 from veilrec.attacks.membership import WAYS, Membership
-from veilrec.metrics.resampling import mean, summary, weights
+from veilrec.metrics.resampling import mean, summary
+from veilrec.runs.trials import People
 from veilrec.runs.verdict import told
 
 __all__ = ["membership"]
 
 
-def membership(seen: Seen, user: Tensor, item: Tensor, tags: Tensor, resamples: int) -> dict[str, Any] | None:
+def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: int) -> dict[str, Any] | None:
     """AUC of "did this user touch this item" with interval, by each way of looking at an upload.
 
     ``user [e]``, ``item [e]``: the training events. None where no item table is uploaded, or where a
@@ -28,16 +29,16 @@ def membership(seen: Seen, user: Tensor, item: Tensor, tags: Tensor, resamples: 
     start = torch.zeros(public.n_users + 1, dtype=torch.int64)
     start[1:] = torch.bincount(user, minlength=public.n_users).cumsum(0)
     ordered = item[user.argsort(stable=True)]
-    who: list[Tensor] = []
+    seats: list[Tensor] = []
     found: dict[str, list[Tensor]] = {way: [] for way in WAYS}
     for exchange in seen.probe():
         users = public.seats[exchange.received.cohort.cpu(), 0]
-        who.append(users)
+        seats.append(users)
         for way in WAYS:
             scores = Membership(way).pairs(public, exchange).cpu()  # type: ignore[arg-type]
             found[way].append(per_user(scores, [ordered[start[u] : start[u + 1]] for u in users.tolist()]))
-    people = torch.cat(who)
-    weight = weights(tags[people], resamples)
+    people = torch.cat(seats)
+    weight = who.weights(people, resamples)
     aucs = {way: torch.cat(each) for way, each in found.items()}
     scored = {way: summary(float(each.mean()), mean(each, weight)) for way, each in aucs.items()}
     worst = max(scored, key=lambda way: abs(scored[way].value - 0.5))

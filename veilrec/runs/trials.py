@@ -11,8 +11,9 @@ from torch import Tensor
 
 from veilrec.attack import Task
 from veilrec.errors import BadInput, nearest
-from veilrec.interactions import Interactions, id_hashes
+from veilrec.interactions import Interactions, id_hashes, lots
 from veilrec.keys import Keys
+from veilrec.metrics.resampling import weights
 from veilrec.threat import Draw, Threat
 
 __all__ = ["Goal", "People", "Trial", "goals_of", "trial_of"]
@@ -26,18 +27,25 @@ class People:
         labels: By attribute, ``[users]`` classes, -1 unknown.
         classes: By attribute, the names of its classes.
         values: Continuous attributes, ``[users]`` float64, NaN unknown.
-        tags: ``[users]`` hashes of the users' ids.
+        tags: ``[users]`` hashes of the users' ids: known users are drawn by them.
+        lots: ``[users]`` what users are resampled by (`interactions.lots`); `tags` where nothing is published.
     """
 
     labels: Mapping[str, Tensor]
     tags: Tensor
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     values: Mapping[str, Tensor] = field(default_factory=dict)
+    lots: Tensor | None = None
 
     @classmethod
     def of(cls, data: Interactions) -> People:
         """The users of a log."""
-        return cls(data.attributes, id_hashes(data.user_ids), data.classes, getattr(data, "values", {}))
+        own = lots(data.user_ids, data.user, data.item)
+        return cls(data.attributes, id_hashes(data.user_ids), data.classes, data.values, own)
+
+    def weights(self, users: Tensor, resamples: int) -> Tensor:
+        """``[resamples, u]`` how often each resample counts some of the users: a mask, or their numbers."""
+        return weights((self.tags if self.lots is None else self.lots)[users], resamples)
 
 
 class Goal(NamedTuple):

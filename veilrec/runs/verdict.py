@@ -61,7 +61,7 @@ def judged(
     each = []
     for trial, scores, _ in answers:
         target = trial.draw.target
-        weight = measures.weights(people.tags[target], threat.resamples)
+        weight = people.weights(target, threat.resamples)
         each.append(measures.judge(goal.label[target], scores[target], weight))
     merged = {key: measures.combine([one[key] for one in each]) for key in each[0]}
     inner = [outside for _, _, outside in answers if not math.isnan(outside)]
@@ -231,7 +231,7 @@ def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[di
                 if int(inside.sum()) < FEWEST:
                     continue
                 users = users or int(inside.sum())
-                weight = measures.weights(people.tags[inside], threat.resamples)
+                weight = people.weights(inside, threat.resamples)
                 right = (scores[inside].argmax(1) == goal.label[inside]).double()
                 share = float(right.mean())
                 each.append(summary(share, mean(right, weight)))
