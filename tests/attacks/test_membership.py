@@ -96,7 +96,10 @@ def test_silos_and_vectors_have_no_upload_of_one_user() -> None:
     fed = federation(clients, FedMF(data.n_items, clients.n_seats, dim=4), None, None)
     nobody = torch.zeros(0, dtype=torch.int64)
     assert membership(see(fed, fed.start()), nobody, nobody, People({}, nobody), 100) is None
-    assert membership(Seen.of_vectors(Keys.seed(0).normal(5, 2)), nobody, nobody, People({}, nobody), 100) is None
+    assert (
+        membership(Seen.of_vectors(Keys.seed(0).normal(5, 2)), nobody, nobody, People({}, nobody), 100)
+        is None
+    )
 
 
 @pytest.mark.parametrize("way", ["rows", "norms", "direction"])

@@ -191,3 +191,13 @@ def test_rows_and_the_whole_table_fold_alike_and_padding_counts_for_nothing() ->
     assert int((table[1].reshape(9, 5).abs().sum(1) > 0).sum()) == 1
     sketch = Sketch.of("item", (9, 5), 16, torch.device("cpu"))
     assert torch.allclose(sketch.fold(rows), sketch.fold(table), atol=1e-6)
+
+
+def test_a_profile_is_what_was_granted_or_what_stands_out() -> None:
+    fed, state = trained(protocol=GRADIENTS, rounds=20)
+    log = fed.clients.log
+    truth = torch.zeros(24, 24)
+    truth[log.user, log.item] = 1
+    assert torch.equal(read(see(fed, state, ("interactions",)), "profile").features, truth)
+    picked = read(see(fed, state), "profile").features
+    assert float((picked == truth).float().mean()) > 0.9

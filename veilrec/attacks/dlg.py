@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import grad, jvp, vmap
 
 from veilrec.attack import Attack, Seen, Task
-from veilrec.attacks.gradients import Slopes, check, slopes, source
+from veilrec.attacks.gradients import Slopes, blocks, check, slopes, source
 from veilrec.attacks.heads import Head
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
@@ -114,12 +114,9 @@ class DLG(_OnGradient):
         shapes = {"vector": (n, dim), "mismatch": (n,)}
         found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
         found.mismatch.fill_(torch.inf)
-        for chunk in slopes(seen, self.part):
-            for some in torch.arange(len(chunk.user), device=chunk.user.device).split(BLOCK):
-                own = {name: slope[some] for name, slope in chunk.gradient.items()}
-                block = Slopes(chunk.user[some], chunk.weights, own)
-                for whole, part in zip(found, self._tries(head, block, seed), strict=True):
-                    whole[block.user.cpu()] = part.to(whole)
+        for block in blocks(slopes(seen, self.part), BLOCK):
+            for whole, part in zip(found, self._tries(head, block, seed), strict=True):
+                whole[block.user.cpu()] = part.to(whole)
         return found
 
     def _tries(self, head: Head, block: Slopes, seed: int) -> Replay:
@@ -146,9 +143,8 @@ class DLG(_OnGradient):
         label = keys.fold("label").normal(head.classes, dtype=dtype)
         way = vmap(self._way_down(head, some.weights))
         # Steps in proportion to the start, or a small input is shaken to pieces. At scale 1 as published.
-        adam = torch.optim.Adam(
-            [{"params": [vector], "lr": self.lr * scale}, {"params": [label]}], lr=self.lr
-        )
+        groups: list[dict[str, Any]] = [{"params": [vector], "lr": self.lr * scale}, {"params": [label]}]
+        adam = torch.optim.Adam(groups, lr=self.lr)
         for step in range(self.steps):
             vector.grad, label.grad, _ = way(vector, label, some.gradient, keys.fold("step").fold(step))
             adam.step()

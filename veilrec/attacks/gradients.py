@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from veilrec.attack import Public, Seen
@@ -43,6 +44,19 @@ def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
         yield Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
 
 
+def blocks(chunks: Iterable[Slopes], size: int) -> Iterator[Slopes]:
+    """The same users in chunks of a given size, whatever the size they came in."""
+    waiting: list[Slopes] = []
+    for chunk in chunks:
+        waiting.append(chunk)
+        while sum(len(part.user) for part in waiting) >= size:
+            whole = _joined(waiting)
+            yield _some(whole, slice(size))
+            waiting = [_some(whole, slice(size, None))]
+    if waiting and len((whole := _joined(waiting)).user):
+        yield whole
+
+
 def check(seen: Seen, part: str) -> Public:
     """What everybody knows of the method, if each upload holds one user's gradient of the part.
 
@@ -70,6 +84,17 @@ def source(public: Public, part: str) -> str:
     if public.gradients:
         return "as uploaded"
     return "update of weights" if _rate(public, part) is None else "update of weights / rate"
+
+
+def _joined(chunks: list[Slopes]) -> Slopes:
+    """All were sent the same weights: it is one round."""
+    gradient = {name: torch.cat([chunk.gradient[name] for chunk in chunks]) for name in chunks[0].gradient}
+    return Slopes(torch.cat([chunk.user for chunk in chunks]), chunks[0].weights, gradient)
+
+
+def _some(chunk: Slopes, which: slice) -> Slopes:
+    gradient = {name: slope[which] for name, slope in chunk.gradient.items()}
+    return Slopes(chunk.user[which], chunk.weights, gradient)
 
 
 def _gradient(public: Public, part: str, name: str, exchange: Exchange) -> Tensor:

@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Public, Seen
-from veilrec.attacks.membership import Membership
 from veilrec.attacks.sketch import Sketch, distortion, whole
+from veilrec.attacks.uploaded import alone, federation, items_of, spread, touches, users_of
 from veilrec.errors import BadInput, nearest
 from veilrec.params import Rows, Scope, part_of
 from veilrec.uploads import Exchange
 
 __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
 
+BROAD = 1024  # columns of a profile, which is sparse and suffers more from folding than updates do
 FEW = 64  # users on whom the loss of a sketch is measured
 
 
@@ -60,11 +61,11 @@ def covered(seen: Seen) -> Tensor:
 
     def look() -> Tensor:
         if seen.public is None:
-            vectors = _granted_vectors(seen)
-            return torch.ones(len(vectors), dtype=torch.bool)
+            assert seen.granted.user_vectors is not None
+            return torch.ones(len(seen.granted.user_vectors), dtype=torch.bool)
         there = torch.zeros(seen.public.n_users, dtype=torch.bool)
         for exchange in seen.probe():
-            there[_users(seen.public, exchange)] = True
+            there[users_of(seen.public, exchange)] = True
         return there
 
     found: Tensor = seen.once("covered", look)
@@ -73,7 +74,7 @@ def covered(seen: Seen) -> Tensor:
 
 def parts_of(seen: Seen) -> list[str]:
     """The parts of the model that are uploaded, in the order of the model."""
-    public = _federation(seen)
+    public = federation(seen)
     uploaded = {part_of(name) for name in public.schema if name != "examples"}
     return [part for part in public.model.parts if part in uploaded]
 
@@ -84,7 +85,7 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     The gradient where gradients are sent; ΔΘ = (Θ − Θ_u)/μ under plain SGD with one rate μ (APM, §3.3), ΔΘ
     otherwise. An EXPOSED part is no change but the device's own weights: it is taken as it is.
     """
-    public = _alone(seen, "updates")
+    public = alone(seen, "updates")
     for part in parts:
         if part not in parts_of(seen):
             raise BadInput("attack.parts", f'no part "{part}" is uploaded', nearest(part, parts_of(seen)))
@@ -103,7 +104,7 @@ def _by_name(seen: Seen, public: Public, columns: int) -> dict[str, Reading]:
     widths: dict[str, int] = {}
     users: list[Tensor] = []
     for exchange in seen.probe():
-        users.append(_users(public, exchange))
+        users.append(users_of(public, exchange))
         for name, spec in public.schema.items():
             if name == "examples":
                 continue
@@ -120,7 +121,7 @@ def _by_name(seen: Seen, public: Public, columns: int) -> dict[str, Reading]:
             pieces.setdefault(name, []).append(row.float().cpu())
     user = torch.cat(users)
     return {
-        n: Reading(_spread(user, torch.cat(p), public.n_users), widths[n], losses[n])
+        n: Reading(spread(user, torch.cat(p), public.n_users), widths[n], losses[n])
         for n, p in pieces.items()
     }
 
@@ -149,24 +150,18 @@ def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     Which items those are is granted (PARD's I'_u), or picked by the membership attack: as many rows of the
     upload as stand out. Where no user vector is uploaded or granted, the items' mean stands alone.
     """
-    public = _alone(seen, "parameters")
+    public = alone(seen, "parameters")
     tables = [
         n
         for n, spec in public.schema.items()
         if spec.table is not None and (not parts or part_of(n) in parts)
     ]
-    touched = (
-        None if seen.granted.interactions is None else _Lists.of(*seen.granted.interactions, public.n_users)
-    )
     users, rows = [], []
-    for exchange in seen.probe():
-        user = _users(public, exchange)
-        mask = _picked(public, exchange) if touched is None else touched.of_some(user, _items(public))
-        mask = mask.to(exchange.received.cohort.device)
+    for exchange, user, mask in touches(seen, public):
         means = [_mean(public, exchange, name, mask).float().cpu() for name in tables]
         users.append(user)
         rows.append(torch.cat(means, 1) if means else torch.zeros(len(user), 0))
-    items = _spread(torch.cat(users), torch.cat(rows), public.n_users)
+    items = spread(torch.cat(users), torch.cat(rows), public.n_users)
     own = None if parts else _vectors(seen)  # a part that is named stands alone
     features = items if own is None else torch.cat([own, items], 1)
     if not features.shape[1]:
@@ -174,35 +169,30 @@ def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     return Reading(features, features.shape[1], 0.0)
 
 
-class _Lists(NamedTuple):
-    """Everybody's items one after another: only those of a chunk are ever laid out side by side."""
+def profile(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """Which items the user seems to have touched, a column each: those granted, or those that stand out.
 
-    item: Tensor  # [events] in the order of the users
-    start: Tensor  # [users + 1]
-
-    @classmethod
-    def of(cls, user: Tensor, item: Tensor, users: int) -> _Lists:
-        start = torch.zeros(users + 1, dtype=torch.int64)
-        start[1:] = torch.bincount(user, minlength=users).cumsum(0)
-        return cls(item[user.argsort(stable=True)], start)
-
-    def of_some(self, user: Tensor, items: int) -> Tensor:
-        """``[u, items]`` True where a user touched an item."""
-        count = self.start[user + 1] - self.start[user]
-        row = torch.repeat_interleave(torch.arange(len(user)), count)
-        place = torch.arange(len(row)) - (count.cumsum(0) - count)[row] + self.start[user][row]
-        mask = torch.zeros(len(user), items, dtype=torch.bool)
-        mask[row, self.item[place]] = True
-        return mask
-
-
-def _items(public: Public) -> int:
-    return max((spec.table or 0 for spec in public.schema.values()), default=0)
-
-
-def _picked(public: Public, exchange: Exchange) -> Tensor:
-    """``[c, items]`` the rows that stand out: by direction, the side of which fewer rows were sent."""
-    return Membership(by="direction").pairs(public, exchange) > 0
+    No paper reads this; it is what a server has that looks at where the rows of an upload moved.
+    """
+    public = alone(seen, "profiles")
+    if not items_of(public):
+        raise BadInput("attack.reads", "no item table is uploaded", 'read "updates"')
+    kept = max(columns, BROAD)
+    sketch = (
+        Sketch.of("profile", (items_of(public),), kept, torch.device("cpu"))
+        if items_of(public) > kept
+        else None
+    )
+    users: list[Tensor] = []
+    rows: list[Tensor] = []
+    loss = 0.0
+    for _, user, mask in touches(seen, public):
+        row = mask.float().cpu()
+        if sketch is not None and not users:
+            loss = distortion(row[:FEW], sketch.fold(row[:FEW]))
+        users.append(user)
+        rows.append(row if sketch is None else sketch.fold(row))
+    return Reading(spread(torch.cat(users), torch.cat(rows), public.n_users), items_of(public), loss)
 
 
 def _mean(public: Public, exchange: Exchange, name: str, mask: Tensor) -> Tensor:
@@ -233,7 +223,7 @@ def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
     """``[users, d]`` granted vectors, else all EXPOSED parts with a row per user; None without either."""
     if seen.granted.user_vectors is not None:
         return seen.granted.user_vectors.float()
-    public = _federation(seen)
+    public = federation(seen)
     names = [
         name
         for name in public.schema
@@ -256,45 +246,12 @@ def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
         row = torch.cat([value.flatten(2).float().cpu() for value in values if isinstance(value, Tensor)], 2)
         users.append(seats[seats >= 0])
         rows.append(row[seats >= 0])
-    return _spread(torch.cat(users), torch.cat(rows), public.n_users)
-
-
-def _granted_vectors(seen: Seen) -> Tensor:
-    if seen.granted.user_vectors is None:
-        raise BadInput("attack", "nothing was seen", "give a run, or vectors")
-    return seen.granted.user_vectors
-
-
-def _federation(seen: Seen) -> Public:
-    if seen.public is None:
-        raise BadInput("attack.reads", "there are vectors and no uploads", 'read "embeddings"')
-    return seen.public
-
-
-def _alone(seen: Seen, name: str) -> Public:
-    """What is public, where each client is one user."""
-    public = _federation(seen)
-    if public.seats.shape[1] > 1:
-        fix = 'read "embeddings", which has a row for each'
-        raise BadInput("attack.reads", f"{name} of a silo are those of all its users together", fix)
-    return public
-
-
-def _users(public: Public, exchange: Exchange) -> Tensor:
-    """The users behind a chunk of uploads."""
-    seats = public.seats[exchange.received.cohort.cpu()]
-    return seats[seats >= 0]
-
-
-def _spread(user: Tensor, rows: Tensor, users: int) -> Tensor:
-    """Rows by user; zeros for those who sent nothing."""
-    found = rows.new_zeros(users, rows.shape[1])
-    found[user] = rows
-    return found
+    return spread(torch.cat(users), torch.cat(rows), public.n_users)
 
 
 READINGS: dict[str, Callable[[Seen, Sequence[str], int], Reading]] = {
     "updates": updates,
     "parameters": parameters,
+    "profile": profile,
     "embeddings": embeddings,
 }

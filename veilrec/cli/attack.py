@@ -29,7 +29,7 @@ Runs = Annotated[
 ]
 Preset = Annotated[Names, _names("--preset", "veilrec, pard, apm, aegis or fedau2")]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
-Reads = Annotated[Names, _names("--reads", "updates, parameters or embeddings")]
+Reads = Annotated[Names, _names("--reads", "updates, parameters, profile or embeddings")]
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]
 Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
 Grant = Annotated[Names, _names("--grant", "interactions or user_vectors", "WHAT")]

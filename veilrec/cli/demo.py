@@ -30,7 +30,7 @@ BASE: dict[str, Any] = {
     "threat": {"attributes": ["gender", "age", "region"]},
     "attack": [
         {"name": "AttributeInference", "reads": reads, "classifiers": ["logistic", "mlp", "forest", "knn"]}
-        for reads in ("updates", "parameters")
+        for reads in ("updates", "profile")
     ],
 }
 DEFENCES: dict[str, list[dict[str, Any]]] = {
@@ -41,8 +41,8 @@ DEFENCES: dict[str, list[dict[str, Any]]] = {
 EXPLAINED = """\
 hr@10: how often the film that a person watched last is among ten recommended, out of that film and 99 others.
 Popularity shows everyone the same films; a model that is not above it has learned nothing personal.
-AUC of an attribute: how often the worst of four families of attackers, who sees one upload of everybody and knows
-the attribute of every fifth person, tells two people of different classes apart. 0.50 is chance.
+AUC of an attribute: how often the worst of four families of attackers tells people of two classes apart; it
+sees one upload of everybody and knows the attribute of every fifth person. 0.50 is chance.
 Watched: the same for "did this person watch this film", from that person's upload alone.
 """
 

@@ -121,7 +121,7 @@ class Noise:
 
     def _clipped(self, held: Message, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Within the bound; rows that only pad a table count for no norm."""
-        if self.by == "value":
+        if self.by == "value" or not values:
             return {
                 n: v.clamp(-bound(self.clip, v.dtype), bound(self.clip, v.dtype)) for n, v in values.items()
             }

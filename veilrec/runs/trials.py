@@ -28,7 +28,7 @@ class People:
         classes: By attribute, the names of its classes.
         values: Continuous attributes, ``[users]`` float64, NaN unknown.
         tags: ``[users]`` hashes of the users' ids: known users are drawn by them.
-        lots: ``[users]`` what users are resampled by (`interactions.lots`); `tags` where nothing is published.
+        lots: ``[users]`` what users are resampled by (`interactions.lots`); `tags` if nothing is published.
     """
 
     labels: Mapping[str, Tensor]

@@ -214,7 +214,8 @@ def _sentence(goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any],
 
 SIGHTS = {
     "updates": "uploads",
-    "parameters": "parameters of each device",
+    "parameters": "uploads",
+    "profile": "uploads",
     "embeddings": "user vectors",
 }
 
