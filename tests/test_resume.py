@@ -123,8 +123,8 @@ def killed_at(runner: Pool, whole: Whole, out: Path, kind: str, place: int) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_while_something_is_written(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
-    for place in Keys.seed(3).fold(kind).integers(whole.counts[kind], 3).tolist():
-        killed_at(runner, whole, tmp_path / str(place), kind, place + 1)
+    for trial, place in enumerate(Keys.seed(3).fold(kind).integers(whole.counts[kind], 3).tolist()):
+        killed_at(runner, whole, tmp_path / str(trial), kind, place + 1)
 
 
 @pytest.mark.slow

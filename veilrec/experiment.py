@@ -26,7 +26,7 @@ from veilrec.protocol import Protocol
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
-from veilrec.runs import folder
+from veilrec.runs import folder, ledger
 from veilrec.runs.audits import Examiner
 from veilrec.runs.fingerprint import describe, fingerprint
 from veilrec.runs.interrupt import stoppable
@@ -229,6 +229,7 @@ def _check_device(device: str) -> None:
 
 def _check_federation(federation: Federation, record: Record) -> None:
     """Find out before any work whether the end can be reached."""
+    ledger.check(federation)
     record.chosen(federation.protocol.schema(federation.model, federation.plan.dtype))
     if not bool((federation.clients.test >= 0).any()):
         raise BadInput("data", "no user has a test item", "give users at least two events")

@@ -44,7 +44,7 @@ class Result:
     Attributes:
         utility: How good the lists were.
         selected, rounds: The round whose state was kept, and how many were run.
-        stopped: What ended training: ``rounds``, ``patience`` or ``defence``.
+        stopped: What ended training: ``rounds``, ``patience``, ``budget`` or ``defence``.
         traffic: Bytes up and down: mean and maximum per client and round, total, and by kind of message.
         timing: Seconds by phase, and peak memory in bytes.
         environment: Versions, device, cores.

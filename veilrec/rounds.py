@@ -137,9 +137,10 @@ class Federation:
         """Devices of similar size, side by side: the largest first."""
         sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
         sizes, order = sizes.sort(descending=True, stable=True)
-        ordered, chunks, done = cohort[order.to(cohort.device)], [], 0
+        ordered, whole = cohort[order.to(cohort.device)], self.defence.whole(self.model)
+        chunks, done = [], 0
         while done < len(ordered):
-            some = self.plan.chunk_on(cohort.device, int(sizes[done]))
+            some = self.plan.chunk_on(cohort.device, int(sizes[done]), whole)
             chunks.append(ordered[done : done + some])
             done += some
         return chunks

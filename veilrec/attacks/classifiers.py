@@ -142,9 +142,10 @@ def _floor(kind: Literal["majority", "random", "uniform"]) -> Callable[[Shape], 
 
 
 def _mlp_pard(shape: Shape) -> Any:
-    """Three shapes, one for each attribute of the paper, told apart by the number of classes.
+    """Three shapes, one for each attribute of its authors' code, told apart by the number of classes.
 
-    The binary one has a single sigmoid in the paper; two outputs under a softmax say the same.
+    The binary one ends there in one sigmoid; two outputs under a softmax say the same. Its second dropout
+    stands after the layer before the last, and the slope for many classes is that for few: both are ours.
     """
     trained: dict[str, Any] = {"rate": 0.05, "momentum": 0.9, "decay": 0.0, "epochs": 150, "scaled": False}
     if shape.classes == 2:
@@ -157,7 +158,7 @@ def _mlp_pard(shape: Shape) -> Any:
 
 
 def _mlp_apm(shape: Shape) -> Any:
-    """Optimiser, epochs and scaling are ours; the paper gives the layers."""
+    """The paper gives the layers; optimiser, epochs, batch and scaling are ours."""
     return Perceptron((100, 30), rate=1e-3, decay=0.0, batch=32, random_state=shape.seed)
 
 

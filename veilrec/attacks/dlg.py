@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp, vmap
+from torch.func import grad, vjp, vmap
 
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.gradients import Slopes, blocks, check, slopes, source
@@ -26,7 +26,7 @@ from veilrec.params import Params
 
 __all__ = ["DLG", "Replay", "components", "iDLG"]
 
-BLOCK = 512  # users who are matched at once
+BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
 LEAST = 1e-30  # square norm of a gradient that is still divided by
 
 
@@ -153,25 +153,18 @@ class DLG(_OnGradient):
     def _way_down(self, head: Head, weights: Params) -> Any:
         """For one user: the gradient of ‖∇W′ − ∇W‖² / ‖∇W‖² by em′ and y′, and its value."""
 
-        def loss(weights: Params, vector: Tensor, label: Tensor, keys: Keys) -> Tensor:
-            target = label.softmax(-1) if self.soft_label else label
-            return -(target * head.logits(weights, vector, keys).log_softmax(-1)).sum()
+        def slope(vector: Tensor, label: Tensor, keys: Keys) -> Params:
+            def loss(weights: Params) -> Tensor:
+                target = label.softmax(-1) if self.soft_label else label
+                return -(target * head.logits(weights, vector, keys).log_softmax(-1)).sum()
+
+            return grad(loss)(weights)  # type: ignore[no-any-return]
 
         def way(vector: Tensor, label: Tensor, observed: Params, keys: Keys) -> tuple[Tensor, Tensor, Tensor]:
-            slope = grad(loss)(weights, vector, label, keys)
-            gap = {name: slope[name] - observed[name] for name in slope}
-            norm = _square_norm(observed)
-
-            def along(vector: Tensor, label: Tensor) -> Tensor:
-                # With the gap R held fixed, ∂‖∇W′ − ∇W‖² = 2 ∂⟨R, ∇W′⟩, and ⟨R, ∇W′⟩ is the loss's slope
-                # along R: a forward pass, half the work of going back through the backward pass.
-                def at(weights: Params) -> Tensor:
-                    return loss(weights, vector, label, keys)
-
-                return 2 * jvp(at, (weights,), (gap,))[1] / norm.clamp(min=LEAST)  # type: ignore[no-any-return]
-
-            by_vector, by_label = grad(along, argnums=(0, 1))(vector, label)
-            return by_vector, by_label, _square_norm(gap) / norm  # infinite where there is nothing to match
+            dummy, back = vjp(lambda *searched: slope(*searched, keys), vector, label)
+            gap, norm = {name: dummy[name] - observed[name] for name in dummy}, _square_norm(observed)
+            steep = {name: part * (2 / norm.clamp(min=LEAST)) for name, part in gap.items()}
+            return *back(steep), _square_norm(gap) / norm  # infinite where there is nothing to match
 
         return way
 

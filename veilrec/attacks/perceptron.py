@@ -151,7 +151,8 @@ class _Stack:
         size = torch.tensor([len(y) for _, y in rows], device=device)[:, None]
         real = torch.arange(self.y.shape[1], device=device) < size
         place = _shuffled(real, self.keys.fold("held out")).argsort(1)
-        self.held = place < (size * net.validation).long()  # [nets, n]
+        held = torch.tensor([int(len(y) * net.validation) for _, y in rows], device=device)
+        self.held = place < held[:, None]  # [nets, n]
         self.taught = real & ~self.held
         outputs = torch.tensor([1 if net.values else len(each.classes_) for each in nets], device=device)
         self.unused = torch.arange(int(outputs.max()), device=device) >= outputs[:, None, None]

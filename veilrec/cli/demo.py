@@ -35,8 +35,8 @@ BASE: dict[str, Any] = {
 }
 DEFENCES: dict[str, list[dict[str, Any]]] = {
     "undefended": [{"name": "none"}],
-    "laplace": [{"name": "Laplace", "what": "gradients", "clip": 0.005, "scale": 0.005, "rows": "all"}],
-    "early-stop": [{"name": "EarlyStop", "rounds": 10}],
+    "laplace": [{"name": "Laplace", "what": "gradients", "clip": 0.002, "scale": 0.001, "rows": "all"}],
+    "early-stop": [{"name": "EarlyStop", "rounds": 20}],
 }
 EXPLAINED = """\
 hr@10: how often the film that a person watched last is among ten recommended, out of that film and 99 others.

@@ -1,0 +1,101 @@
+"""What stands around scikit-learn's estimators: known answers, and choices that held-out rows make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.svm import SVC, SVR
+
+from tests.leaks import graded, planted
+from veilrec.attacks.estimators import Discriminant, Floor, Scaled, Tuned
+from veilrec.keys import Keys
+
+
+def two_groups() -> tuple[np.ndarray, np.ndarray]:
+    """Means (−1, 0) and (1, 0), variance 1 within each, in every direction."""
+    square = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    return np.concatenate([square - (1, 0), square - (-1, 0)]), np.repeat([0, 1], 4)
+
+
+def test_the_discriminant_of_two_groups_by_hand() -> None:
+    x, y = two_groups()
+    one = Discriminant(0.3).fit(x, y)
+    odds = one.predict_proba(np.array([[0.0, 5.0], [0.5, 0.0]]))
+    assert np.allclose(odds[0], 0.5)
+    assert np.allclose(odds[1, 1], 1 / (1 + np.exp(-1)))  # 2 · 0.5 apart in log odds
+    assert one.predict(np.array([[0.1, 0.0]])) == [1]
+
+
+def test_the_discriminant_is_that_of_scikit_learn_without_shrinkage() -> None:
+    leak = graded(1, 400, 5)
+    x, y = leak.features.double().numpy(), leak.label.numpy()
+    ours = Discriminant(1e-12).fit(x, y).predict_proba(x)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(x, y).predict_proba(x)
+    assert np.abs(ours - theirs).max() < 1e-6
+
+
+def test_held_out_rows_choose_who_does_not_learn_by_heart() -> None:
+    """With more columns than rows a free covariance fits noise; a sphere does not."""
+    leak = graded(2, 600, 80)
+    x, y = leak.features.numpy()[:100].astype(float), leak.label.numpy()[:100]
+    candidates = [Discriminant(1e-9), Discriminant(0.9)]
+    assert Tuned(candidates).fit(x, y).chosen_ == 1
+    assert Tuned(candidates[::-1]).fit(x, y).chosen_ == 0
+
+
+def test_every_row_is_held_out_once_and_every_class_spread() -> None:
+    y = np.repeat([0, 1, 2], [30, 9, 3])
+    parts = list(Tuned([Discriminant()], random_state=4)._parts(y))
+    held = np.concatenate([part for _, part in parts])
+    assert sorted(held) == list(range(42))
+    assert all(not set(taught) & set(part) for taught, part in parts)
+    assert all(np.bincount(y[part]).tolist() == [10, 3, 1] for _, part in parts)
+    other = list(Tuned([Discriminant()], random_state=5)._parts(y))
+    assert not np.array_equal(parts[0][1], other[0][1])
+
+
+def test_a_part_that_leaves_one_class_is_passed_over() -> None:
+    y = np.array([0, 0, 0, 0, 1])
+    assert len(list(Tuned([Discriminant()])._parts(y))) == 2
+    assert Tuned([Discriminant(), Discriminant(0.1)]).fit(np.arange(10.0).reshape(5, 2), y).predict_proba(
+        np.zeros((3, 2))
+    ).shape == (3, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_margins_keep_their_order_and_their_winner(classes: int) -> None:
+    leak = planted(classes, 200, 5)
+    x, y = leak.features.numpy(), leak.label.numpy()
+    one = Scaled(SVC()).fit(x[:60], y[:60])
+    said = one.predict_proba(x)
+    assert np.allclose(said.sum(1), 1)
+    assert np.mean(said.argmax(1) == one.predict(x)) > 0.99
+    margin = one.estimator_.decision_function(one._shown(x))
+    column = margin if classes == 2 else margin[:, 1] - margin[:, 0]
+    odds = said[:, 1] / said[:, 0]
+    assert np.array_equal(
+        np.argsort(column, kind="stable"), np.argsort(np.log(odds).round(12), kind="stable")
+    )
+
+
+def test_the_unit_of_a_value_does_not_matter() -> None:
+    x = Keys.seed(0).normal(200, 4).numpy()
+    y = x[:, 0].astype(float)
+    plain, wide = (Scaled(SVR(), values=True).fit(x, unit * y + 7).predict(x) for unit in (1, 1000))
+    assert np.allclose((wide - 7) / 1000, plain - 7, atol=0.01)  # libsvm stops at a tolerance
+
+
+def test_the_estimator_given_stays_as_it_was() -> None:
+    given = SVC()
+    Scaled(given).fit(*two_groups())
+    assert not hasattr(given, "support_")
+
+
+def test_parameters_come_back_and_unknown_ones_are_refused() -> None:
+    floor = Floor("random", random_state=3)
+    assert floor.get_params() == {"kind": "random", "random_state": 3}
+    assert floor.set_params(random_state=4).random_state == 4
+    assert Scaled(Tuned([], random_state=9)).random_state == 9
+    with pytest.raises(ValueError, match="sort"):
+        floor.set_params(sort=1)
