@@ -235,3 +235,14 @@ def test_protocols_of_papers_are_theirs() -> None:
     assert preset("apm", ("age",)).threat.attributes == ("age",)
     with pytest.raises(BadInput, match="pard"):
         preset("prad")
+
+
+def test_many_rare_classes_do_not_look_like_a_leak_among_the_known() -> None:
+    """Pooled over folds, a class of which more is held out would seem to be ranked lower."""
+    keys = Keys.seed(11)
+    vectors = keys.fold("v").normal(600, 8)
+    label = keys.fold("l").integers(15, 600)
+    who = People({"gender": label}, id_hashes([str(k) for k in range(600)]))
+    told = found(vectors, who, ("logistic", "mlp", "lda"), Threat(resamples=100, permutations=99))
+    for attacker in told["attributes"]["gender"]["attackers"]:
+        assert abs(attacker["validation"] - 0.5) < 0.05

@@ -119,9 +119,12 @@ class Attack(ABC):
     """An attack reads what was seen and the known labels and nothing else; it cannot import the data.
 
     Attributes:
+        learns: Whether it learns from the known labels. Of such an attack a score below chance on held-out
+            known users is luck; of one that does not learn it is a finding that only has to be turned round.
         oracle: True where the attack uses what no real attacker has, and every table must say so.
     """
 
+    learns: ClassVar[bool] = False
     oracle: ClassVar[bool] = False
 
     @property

@@ -89,18 +89,19 @@ class Watched(Defence):
 
 @dataclass(frozen=True)
 class Muffled(Defence):
-    """Scales the head's upload and adds normal noise to it."""
+    """Makes the head's gradient smaller and adds noise; of weights, the change since they were sent."""
 
     keep: float = 0.0
     noise: float = 0.0
+    weights: bool = False
 
     def on_upload(self, upload: Message, device: Device) -> Message:
         def changed(name: str, value: Any) -> Any:
             if part_of(name) != "adversary":
                 return value
-            sent = device.sent[name] if self.noise == 0 else 0
+            start = device.sent[name] if self.weights else torch.zeros_like(value)
             return (
-                sent + self.keep * (value - sent) + self.noise * device.keys.fold(name).normal(*value.shape)
+                start + self.keep * (value - start) + self.noise * device.keys.fold(name).normal(*value.shape)
             )
 
         return {name: changed(name, value) for name, value in upload.items()}
@@ -128,7 +129,7 @@ def seen_after(
     settings = {"lr": 0.5, "batch": 1000, **plan}
     model = FedMF(60, people.n_seats, dim=dim)
     fed = federation(people, model, protocol, chain(*defences), **settings)
-    return see(fed, run(fed, rounds))
+    return see(fed, run(fed, rounds) if rounds else fed.start())
 
 
 def task_of(users: int, attribute: str = "gender", seed: int = 0) -> Task:

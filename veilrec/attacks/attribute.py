@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -29,6 +29,8 @@ class AttributeInference(Attack):
         classifiers: Who learns: names of `classifiers.CLASSIFIERS`.
         columns: A weight with more values than this is folded into so many columns.
     """
+
+    learns: ClassVar[bool] = True
 
     reads: Literal["updates", "parameters", "profile", "embeddings"] = "updates"
     parts: Sequence[str] = ()

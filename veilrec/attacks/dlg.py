@@ -11,6 +11,7 @@ away, and not the truth: against the truth the attack then scores as well as the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -161,7 +162,7 @@ class DLG(_OnGradient):
             return grad(loss)(weights)  # type: ignore[no-any-return]
 
         def way(vector: Tensor, label: Tensor, observed: Params, keys: Keys) -> tuple[Tensor, Tensor, Tensor]:
-            dummy, back = vjp(lambda *searched: slope(*searched, keys), vector, label)
+            dummy, back = vjp(partial(slope, keys=keys), vector, label)[:2]
             gap, norm = {name: dummy[name] - observed[name] for name in dummy}, _square_norm(observed)
             steep = {name: part * (2 / norm.clamp(min=LEAST)) for name, part in gap.items()}
             return *back(steep), _square_norm(gap) / norm  # infinite where there is nothing to match

@@ -125,11 +125,17 @@ def _try(
 
 
 def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
-    """The AUC (or rank correlation) on known users, each judged by who had not been told about that user."""
-    label, parts = trial.goal.label, [mask for _, mask in trial.inner]
-    users = torch.cat([mask.nonzero().squeeze(1) for mask in parts])
-    scores = torch.cat([score[mask] for score, mask in zip(held, parts, strict=True)])
-    return float(verdict.main_score(label[users], scores))
+    """The AUC (or rank correlation) on known users, each judged by who had not been told about that user.
+
+    The mean over the parts: scores of different fits do not compare, and pooled they would rank a class the
+    lower, the more of it was held out.
+    """
+    label = trial.goal.label
+    each = [
+        verdict.main_score(label[mask], score[mask])
+        for score, (_, mask) in zip(held, trial.inner, strict=True)
+    ]
+    return sum(each) / len(each)
 
 
 def _chosen(seen: Seen, threat: Threat, trial: Trial, attack: Attack) -> Tensor:

@@ -149,8 +149,8 @@ def _worst(tried: Sequence[Tried]) -> Tried | None:
         return None
 
     def distance(one: Tried) -> float:
-        chance = 0.5 if "auc" in one.scores else 0.0
-        return -1.0 if math.isnan(one.validation) else abs(one.validation - chance)
+        above = one.validation - (0.5 if "auc" in one.scores else 0.0)
+        return -1.0 if math.isnan(above) else above if one.attack.learns else abs(above)
 
     return max(real, key=distance)
 

@@ -1,0 +1,122 @@
+"""The columns of a feature matrix that did not move tell what was not in the features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.attacks.heads import GRADIENTS, WEIGHTS, share_right, task_of, world
+from tests.worlds import federation, phones, run
+from veilrec.attack import Seen
+from veilrec.attacks.one_hot import ColumnNorms
+from veilrec.catalogue import find
+from veilrec.clients import Batch
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+from veilrec.model import Device, Recommender
+from veilrec.models.layers import Dense, bce
+from veilrec.params import Part, Scope
+from veilrec.probe import see
+from veilrec.protocols.fedavg import FedAvg
+
+USERS, PLAIN = 60, 4  # features that are no attribute stand before and between the two blocks
+GENDER, REGION = PLAIN, PLAIN + 2
+
+
+class Featured(Recommender):
+    """A user is a matrix times what the device knows about its user: z_u = E_U x_u, Eq. (4) of APM."""
+
+    def __init__(self, n_items: int, width: int, layer: str, dim: int = 6) -> None:
+        super().__init__()
+        self.parts = {"user": Part(Scope.SHARED), "item": Part(Scope.SHARED, rows="item")}
+        self.dim, self.layer = dim, layer
+        made: dict[str, Any] = {
+            "matrix": nn.Parameter(torch.empty(dim, width)),
+            "linear": nn.Linear(width, dim, bias=False),
+            "dense": Dense(width, dim),
+        }
+        self.user, self.item = made[layer], nn.Parameter(torch.empty(n_items, dim))
+
+    def represent(self, batch: Batch) -> Tensor:
+        return batch.features @ self.user.T if self.layer == "matrix" else self.user(batch.features)
+
+    def loss(self, device: Device) -> Tensor:
+        batch = device.batch
+        user = self.represent(batch)[batch.user]
+        touched = (user * self.item[batch.item]).sum(-1)
+        return bce(touched, (user[:, None] * self.item[batch.negative]).sum(-1), batch.weight)
+
+    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
+        user = self.represent(batch)
+        return user @ self.item.T if items is None else (user[:, None] * self.item[items]).sum(-1)
+
+
+def described(with_attributes: bool = True) -> Interactions:
+    """A world whose devices know four numbers and, as APM prints it, the attributes themselves."""
+    data = world(USERS)
+    share = [data.counts[:, None] / 60, torch.ones(USERS, 1), torch.zeros(USERS, 2)]
+    hot = [F.one_hot(data.attributes[name], size) for name, size in (("gender", 2), ("region", 7))]
+    blocks = hot if with_attributes else [torch.zeros_like(block) for block in hot]
+    return replace(data, features=torch.cat([*share, *blocks], 1).float())
+
+
+def seen_of(layer: str, protocol: FedAvg, with_attributes: bool = True) -> Seen:
+    people = phones(described(with_attributes))
+    fed = federation(people, Featured(60, PLAIN + 9, layer), protocol, lr=0.5, batch=20)
+    return see(fed, run(fed, 2))
+
+
+@pytest.mark.parametrize("layer", ["matrix", "linear", "dense"])
+@pytest.mark.parametrize("protocol", [GRADIENTS, WEIGHTS], ids=["gradients", "weights"])
+@pytest.mark.parametrize(("attribute", "columns"), [("gender", GENDER), ("region", REGION)])
+def test_the_class_is_the_only_column_that_moved(
+    layer: str, protocol: FedAvg, attribute: str, columns: int
+) -> None:
+    seen, attack = seen_of(layer, protocol), ColumnNorms(columns=columns)
+    assert attack.answers(seen, task_of(USERS, attribute))
+    scores = attack.infer(seen, task_of(USERS, attribute))
+    assert share_right(scores, world(USERS).attributes[attribute]) == 1.0
+    assert ((scores > 0).sum(1) == 1).all()
+
+
+def test_features_without_the_attribute_tell_nothing() -> None:
+    scores = ColumnNorms(columns=GENDER).infer(seen_of("matrix", WEIGHTS, False), task_of(USERS))
+    assert (scores == 0).all()
+
+
+def test_the_wrong_block_tells_nothing() -> None:
+    scores = ColumnNorms(columns=2).infer(seen_of("matrix", WEIGHTS), task_of(USERS))
+    assert (scores == 0).all()
+
+
+def test_it_is_marked_as_an_oracle() -> None:
+    attack = find("attacks", "ColumnNorms")
+    assert attack is ColumnNorms
+    assert attack.oracle
+    assert "told" in ColumnNorms().notes(seen_of("matrix", WEIGHTS))
+
+
+@pytest.mark.parametrize(
+    ("attack", "what"),
+    [
+        (ColumnNorms(columns=12), "2 columns from 12 do not fit into 13; give 0 to 11"),
+        (ColumnNorms(columns=-1), "do not fit"),
+        (ColumnNorms(part="item"), "a table of items"),
+        (ColumnNorms(part="usr"), 'did you mean "user"'),
+    ],
+)
+def test_what_cannot_be_read_is_refused(attack: ColumnNorms, what: str) -> None:
+    with pytest.raises(BadInput, match=what):
+        attack.infer(seen_of("matrix", WEIGHTS), task_of(USERS))
+
+
+def test_it_keeps_to_its_attribute() -> None:
+    seen = seen_of("matrix", WEIGHTS)
+    assert not ColumnNorms(attribute="gender").answers(seen, task_of(USERS, "region"))
+    assert not ColumnNorms(part="adversary").answers(seen, task_of(USERS))
+    assert not ColumnNorms().answers(Seen.of_vectors(torch.zeros(3, 2)), task_of(3))
