@@ -18,7 +18,8 @@ from veilrec.model import Device, Recommender, bind
 from veilrec.params import Params, Scope, part_of
 from veilrec.portion import Portion
 
-SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4)}  # given to whatever takes an option of that name
+# Given to whatever takes an option of that name.
+SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4), "part": "adversary"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedMF": [{"objective": "bpr", "user": "exposed"}],
     "FedNCF": [

@@ -25,7 +25,7 @@ from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.recorder import Recorder
 from veilrec.threat import Threat
-from veilrec.transcript import Record
+from veilrec.transcript import PROBE, Record, Transcript
 from veilrec.wire import Schema, Spec
 
 MODEL = partial(FedMF, dim=4, user="exposed")
@@ -150,3 +150,25 @@ def test_a_post_that_was_not_announced_is_refused() -> None:
     federation = Experiment(checkerboard(), MODEL, defence=Chatty(), consent=1.0).federation()
     with pytest.raises(ClientFailed, match=r"round 1, upload: post: undeclared part 'everything'"):
         federation.run(federation.start(), rounds=1)
+
+
+def test_too_few_labels_are_refused_before_any_training(tmp_path: Path) -> None:
+    data = checkerboard()
+    few = replace(data, attributes={"gender": torch.where(torch.arange(24) < 6, torch.arange(24) % 2, -1)})
+    with pytest.raises(BadInput, match="cannot be attacked"):
+        Experiment(few, MODEL, threat=Threat()).run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_probe_is_kept_with_the_declared_schema_and_counted_nowhere(tmp_path: Path) -> None:
+    plan, threat = Plan(rounds=3, cohort=0.5), Threat(("gender",), 0.25)
+    parts = {"plan": plan, "attacks": {"nearest": NearestKnown()}, "threat": threat}
+    result = Experiment(checkerboard(), MODEL, **parts).run(tmp_path / "attacked")  # type: ignore[arg-type]
+    alone = Experiment(checkerboard(), MODEL, plan=plan).run(tmp_path / "alone")
+    kept = Transcript.open(tmp_path / "attacked" / folder.TRANSCRIPT)
+    assert (kept.rounds, kept.probed) == ([3], True)
+    assert sorted(kept.cohort(PROBE).tolist()) == list(range(24))
+    assert set(kept.schema) == {"examples", "user", "item"}
+    assert kept.schema["item"].table == 24
+    assert result.traffic == alone.traffic
+    assert result.files["model.safetensors"] == alone.files["model.safetensors"]

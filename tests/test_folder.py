@@ -24,6 +24,7 @@ from veilrec.interactions import Interactions
 from veilrec.models.fedmf import FedMF
 from veilrec.plan import Plan
 from veilrec.result import Result
+from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.folder import claim, load_run
 from veilrec.runs.lock import locked
 from veilrec.runs.world import load_world, save_world
@@ -75,7 +76,9 @@ def test_metrics_are_reproducible_and_timing_is_apart(
     assert not {"train", "seconds", "peak_bytes"} & {key for row in rows for key in row}
     timing = [json.loads(line) for line in (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [set(row) for row in timing] == [{"round", "train", "evaluate", "checkpoint", "peak_bytes"}] * 4
-    assert {"train", "evaluate", "checkpoint", "test", "write", "total", "peak_bytes"} == set(result.timing)
+    assert {"train", "evaluate", "checkpoint", "test", "write", "attack", "total", "peak_bytes"} == set(
+        result.timing
+    )
     assert again.files["users.safetensors"] == result.files["users.safetensors"]
 
 
@@ -119,6 +122,18 @@ def test_the_world_comes_back(tmp_path: Path) -> None:
     assert dict(back.classes) == dict(log.classes)
     for mine, theirs in zip(back.leave_one_out()[1:], log.leave_one_out()[1:], strict=True):
         assert torch.equal(mine, theirs)
+
+
+def test_continuous_attributes_come_back_and_count(tmp_path: Path) -> None:
+    values = {"age in years": torch.tensor([*range(23), float("nan")]).double()}
+    log = replace(world(), values=values)
+    save_world(tmp_path, log)
+    back = load_world(tmp_path).values
+    assert back.keys() == values.keys()
+    assert torch.equal(back["age in years"].nan_to_num(-1), values["age in years"].nan_to_num(-1))
+    assert data_fingerprint(load_world(tmp_path)) == data_fingerprint(log)
+    older = replace(log, values={"age in years": values["age in years"] + 1})
+    assert len({data_fingerprint(one) for one in (world(), log, older)}) == 3
 
 
 def test_the_world_says_what_each_event_is_for(tmp_path: Path) -> None:
@@ -168,7 +183,7 @@ def test_a_result_that_is_damaged_or_missing(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text("{", encoding="utf-8")
     with pytest.raises(Corrupted, match=r"result\.json"):
         load_run(tmp_path)
-    write_json(tmp_path / "result.json", {"version": 1, "utility": {}})
+    write_json(tmp_path / "result.json", {"version": 2, "utility": {}})
     with pytest.raises(Corrupted):
         load_run(tmp_path)
     write_json(tmp_path / "result.json", {"version": 7})

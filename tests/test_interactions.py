@@ -150,6 +150,13 @@ def test_ids_hash_by_text() -> None:
     assert torch.equal(hashes, id_hashes(["7", "8", "seven", "7 "]))
 
 
+def test_values_stay_with_the_users(checkerboard: Interactions) -> None:
+    values = {"age in years": torch.arange(24).double()}
+    log = dataclasses.replace(checkerboard, values=values)
+    for kept in (log.take(log.item < 3), log.leave_one_out().train):
+        assert torch.equal(kept.values["age in years"], values["age in years"])
+
+
 @pytest.mark.parametrize("mask", [True, False])
 def test_take(mask: bool, checkerboard: Interactions) -> None:
     events = checkerboard.item < 3 if mask else (checkerboard.item < 3).nonzero().squeeze(1)

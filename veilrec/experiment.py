@@ -161,6 +161,8 @@ class Experiment:
         """
         federation = self.federation()
         _check_federation(federation, self.record)
+        examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
+        examiner.check()
         settings = self.settings() if recipe is None else dict(recipe.values)
         device = torch.device(self.device).type
         mark = fingerprint({**settings, "device": device}, federation.model, self.data)
@@ -178,7 +180,7 @@ class Experiment:
                 place,
                 out is not None,
                 progress or _silent,
-                Examiner.of(self.data, self.threat, self.attacks, self.seed),
+                examiner,
             )
             return session.run(stop, checkpoint_seconds, mark, settings)
 

@@ -119,4 +119,5 @@ def test_it_keeps_to_its_attribute() -> None:
     seen = seen_of("matrix", WEIGHTS)
     assert not ColumnNorms(attribute="gender").answers(seen, task_of(USERS, "region"))
     assert not ColumnNorms(part="adversary").answers(seen, task_of(USERS))
+    assert not ColumnNorms(part="item").answers(seen, task_of(USERS))
     assert not ColumnNorms().answers(Seen.of_vectors(torch.zeros(3, 2)), task_of(3))

@@ -198,9 +198,9 @@ RECIPES = {
     ),
     "a threat to no share": ("[threat]\nknown = 2\n", [], "a.toml:2: threat.known: 2.0 is no share; "),
     "a threat to no attribute": (
-        '[threat]\nattribute = "gendre"\n',
+        '[threat]\nattributes = ["gendre"]\n',
         [],
-        'a.toml:2: threat.attribute: the data has no attribute "gendre"; did you mean "gender"?',
+        'a.toml:2: threat.attributes.0: the data has no attribute "gendre"; did you mean "gender"?',
     ),
     "a plugin that was not given": (
         '[[plugin]]\npath = "mine.py"\n',

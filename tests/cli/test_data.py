@@ -66,6 +66,17 @@ def test_import_shows_its_reading_and_stores(
     assert "2020-01-01" in out
 
 
+def test_import_numbers_as_they_are(tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ("--attributes", log.with_name("people.csv"), "--continuous", "age", "--yes")
+    code, out, _ = call(capsys, "data", "import", log, *COLUMNS, *told)
+    assert code == 0
+    assert "continuous" in out
+    assert imported(tmp_path / "data" / "my-log").values["age"].tolist() == [20.0 + 5 * n for n in range(8)]
+    code, _, err = call(capsys, "data", "import", log, *COLUMNS, *told, "--attribute", "age", "--replace")
+    assert code == 2
+    assert "choose one of the two" in err
+
+
 def test_json_for_machines(tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = call(capsys, "data", "import", log, *COLUMNS, "--name", "toy", "--json")
     about = json.loads(out)
@@ -179,6 +190,7 @@ def test_show_the_embedded_world(capsys: pytest.CaptureFixture[str]) -> None:
         "region": 7,
     }
     assert about["first_rows"][0]["user"] == "u0001"
+    assert (about["values"]["age in years"]["known"], about["values"]["age in years"]["least"]) == (300, 18)
     listed = json.loads(call(capsys, "data", "list", "--json").out)[0]
     assert all(listed[name] == about[name] for name in ("users", "items", "events"))
 

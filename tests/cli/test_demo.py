@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import call, tree
-from veilrec import catalogue
 from veilrec.cli import demo
 
 
@@ -24,16 +23,22 @@ def _short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VEILREC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setitem(demo.BASE, "plan", {**demo.BASE["plan"], "rounds": 2, "cohort": 0.1})
+    monkeypatch.setitem(demo.BASE, "data", {"name": "synthetic", "users": 120})
+    quick = {"name": "AttributeInference", "reads": "profile", "classifiers": ["lda", "knn"]}
+    monkeypatch.setitem(demo.BASE, "attack", [quick])
 
 
-def test_it_shows_utility_by_defence_and_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_shows_usefulness_leakage_and_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = call(capsys, "demo", "--quiet")
     assert answer.code == 0, answer.err
-    for said in ("300 people", "popularity", "FedMF", "FedNCF", "none", "hr@10", "u0042", "Try next:"):
+    told = ("120 people", "popularity", "undefended", "laplace", "early-stop", "gender AUC", "region AUC")
+    for said in (*told, "Whether a user touched an item", "hr@10", "u0042", "Try next:", "report.html"):
         assert said in answer.out
-    made = {path.name for path in (tmp_path / "runs" / "demo").iterdir()}
-    ready = [n for n, entry in catalogue.entries("defences").items() if catalogue.options(entry) is not None]
-    assert made == {"demo.json", "FedNCF-none", *(f"FedMF-{name}" for name in ready)}
+    folder = tmp_path / "runs" / "demo"
+    assert {path.name for path in folder.iterdir()} == {"demo.json", "report.html", *demo.DEFENCES}
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "veilrec demo" in page
+    assert "early-stop" in page
 
 
 def test_what_it_proposes_works(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +52,7 @@ def test_what_it_proposes_works(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     results = json.loads(call(capsys, "demo", "-q", "--json").out)
-    assert results["FedMF-none"]["utility"]["floor"]["hr@10"] > 0
+    assert results["undefended"]["utility"]["floor"]["hr@10"] > 0
 
 
 def test_an_earlier_demo_is_replaced_and_nothing_else(

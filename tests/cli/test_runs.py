@@ -220,7 +220,7 @@ def with_plugins(place: Path) -> list[str | Path]:
         '[data]\nname = "pairs"\nn = 14\n[model]\nname = "ItemBias"\n'
         '[[defence]]\nname = "Shrink"\nfactor = 0.5\n'
         "[plan]\nrounds = 2\n[evaluation]\ncandidates = 5\nks = [5, 10]\n"
-        '[threat]\nattribute = "gender"\n[[attack]]\nname = "Shrug"\n'
+        '[threat]\nattributes = ["gender"]\nknown = 0.5\n[[attack]]\nname = "Shrug"\n'
     )
     return given
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -150,6 +151,36 @@ def test_attributes_and_titles(tmp_path: Path) -> None:
     assert log.texts == ["Ten", "Nine"]
 
 
+def test_numbers_may_be_taken_as_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "log.csv", lines())
+    people = written(tmp_path / "users.csv", "id;sex;age\nbo;m;40.5\nal;f;NA\nzoe;f;70\n")
+    log = csv(path, attributes=people, continuous=["Age"])
+    assert (list(log.attributes), list(log.values)) == (["sex"], ["age"])
+    assert log.values["age"].dtype == torch.float64
+    assert log.values["age"].nan_to_num(-1).tolist() == [-1.0, 40.5]
+    assert "1 user of users.csv without a value of age: unknown" in log.report
+    inside = written(tmp_path / "wide.csv", "user,item,height\n1,a,1.8\n1,b,1.8\n2,a,\n3,a,1e0\n")
+    assert csv(inside, continuous=["height"]).values["height"].nan_to_num(-1).tolist() == [1.8, -1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        ("bo,40\nal,old\n", {}, r'users\.csv:3: age is "old"; it must be a number'),
+        ("bo,40\nal,inf\n", {}, r'age is "inf"'),
+        ("bo,40\nal,1_0\n", {}, r'age is "1_0"'),
+        ("bo,40\nal,20\nbo,41\n", {}, "two different values of age"),
+        ("bo,40\nal,20\n", {"borders": {"age": (30,)}}, "have classes as well; choose one"),
+        ("bo,40\nal,20\n", {"attribute": ["age"]}, "have classes as well; choose one"),
+    ],
+)
+def test_numbers_that_will_not_do(tmp_path: Path, rows: str, options: dict[str, Any], said: str) -> None:
+    path = written(tmp_path / "log.csv", lines())
+    people = written(tmp_path / "users.csv", f"user,age\n{rows}")
+    with pytest.raises(BadInput, match=said):
+        csv(path, attributes=people, continuous=["age"], **options)
+
+
 def test_columns_that_are_no_attributes_are_said(tmp_path: Path) -> None:
     people = "user,sex,name,same\n" + "".join(f"{n},{'fm'[n % 2]},name {n},x\n" for n in range(40))
     log = csv(
@@ -199,6 +230,18 @@ def test_atomic_files(tmp_path: Path) -> None:
         for kind in ("inter", "user", "item"):
             made.write(tmp_path / f"toy.{kind}", f"toy/toy.{kind}")
     assert recbole(archive).texts == log.texts
+    written(
+        tmp_path / "toy.user", "user_id:token\tage:float\tsize:float\tsex:token\nbo\t24\t1\tM\nal\t53\t2\tF\n"
+    )
+    floats = recbole(tmp_path)
+    assert {name: value.tolist() for name, value in floats.values.items()} == {
+        "age": [53, 24],
+        "size": [2, 1],
+    }
+    assert list(floats.attributes) == ["sex"]
+    assert list(recbole(tmp_path, borders={"age": (30,)}).values) == ["size"]
+    assert list(recbole(tmp_path, continuous=["age"]).values) == ["age"]
+    assert not recbole(tmp_path, attribute=["sex"]).values
     written(tmp_path / "toy.item", "item_id:token\tclass:token_seq\nx9\ta\n")
     assert recbole(tmp_path).texts is None
 

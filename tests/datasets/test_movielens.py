@@ -63,6 +63,7 @@ def test_small_100k(tmp_path: Path) -> None:
         "age": ["under 35", "35 to 45"],
         "occupation": ["artist", "none"],
     }
+    assert {name: value.tolist() for name, value in log.values.items()} == {"age in years": [34.0, 45.0]}
     assert log.report == (
         "1 user with one event: trained on, never tested",
         "1 user with two events: tested, no validation item",
@@ -81,6 +82,7 @@ def test_small_1m(tmp_path: Path) -> None:
     three = ml_1m(folder, ages=(35, 45))
     assert three.classes["age"] == ("under 35", "35 to 44", "45 and over")
     assert three.attributes["age"].tolist() == [0, 2]
+    assert not three.values  # bands are no years
 
 
 def test_folder_zip_file_and_parent_are_the_same(tmp_path: Path) -> None:
@@ -117,6 +119,9 @@ def test_100k_has_the_published_counts() -> None:
     assert (log.n_users, log.n_items, len(log), int(log.counts.min())) == (943, 1_682, 100_000, 20)
     assert log.attributes["gender"].bincount().tolist() == [273, 670]
     assert log.attributes["age"].bincount().tolist() == [544, 209, 190]
+    years = log.values["age in years"]
+    assert (years.dtype, float(years.min()), float(years.max())) == (torch.float64, 7.0, 73.0)
+    assert torch.equal(1 + (years > 45).long() - (years < 35).long(), log.attributes["age"])
     assert len(log.classes["occupation"]) == 21
     assert log.attributes["occupation"].bincount()[log.classes["occupation"].index("student")] == 196
     assert log.texts is not None

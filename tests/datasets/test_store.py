@@ -35,6 +35,11 @@ def same(one: Interactions, two: Interactions) -> bool:
     texts = [None if log.texts is None else list(log.texts) for log in (one, two)]
     classes = [{name: list(names) for name, names in log.classes.items()} for log in (one, two)]
     others = {name: codes.tolist() for name, codes in two.attributes.items()}
+    values = [
+        {name: value.nan_to_num(-7).tolist() for name, value in log.values.items()} for log in (one, two)
+    ]
+    if values[0] != values[1]:
+        return False
     return plain[0] == plain[1] and texts[0] == texts[1] and classes[0] == classes[1] and attributes == others
 
 
@@ -51,6 +56,8 @@ def logs(draw: st.DrawFn) -> Interactions:
     names = draw(st.lists(words, min_size=2, max_size=4, unique=True))
     attribute = draw(st.lists(st.integers(-1, len(names) - 1), min_size=len(users), max_size=len(users)))
     texts = st.lists(words, min_size=len(items), max_size=len(items))
+    amount = st.floats(allow_infinity=False) | st.just(float("nan"))
+    amounts = draw(st.lists(amount, min_size=len(users), max_size=len(users)))
     column = st.lists(st.integers(0, 2**62), min_size=len(rows), max_size=len(rows))
     return Interactions.build(
         user,
@@ -60,6 +67,7 @@ def logs(draw: st.DrawFn) -> Interactions:
         rating=draw(st.none() | column.map(lambda values: torch.tensor(values, dtype=torch.float32))),
         time=draw(st.none() | column.map(lambda values: torch.tensor(values, dtype=torch.long))),
         attributes={draw(words): torch.tensor(attribute)} if draw(st.booleans()) else {},
+        values={draw(words): torch.tensor(amounts, dtype=torch.float64)} if draw(st.booleans()) else {},
         texts=draw(st.none() | texts),
         features=draw(st.none() | st.just(torch.ones(len(users), 2))),
         report=draw(st.lists(words, max_size=2)),
@@ -82,6 +90,14 @@ def test_load_after_save_is_the_identity(
     assert (folder / "one" / "events.safetensors").read_bytes() == (
         folder / "two" / "events.safetensors"
     ).read_bytes()
+
+
+def test_another_split_seed_keeps_the_values(tmp_path: Path) -> None:
+    log = synthetic(users=20, items=30, least=3)
+    write(log, tmp_path / "toy")
+    assert torch.equal(
+        imported(tmp_path / "toy", split_seed=3).values["age in years"], log.values["age in years"]
+    )
 
 
 def test_the_card_says_what_is_inside(tmp_path: Path) -> None:
@@ -178,6 +194,9 @@ def test_what_no_writer_wrote_is_refused(tmp_path: Path) -> None:
         {"user": log.user.flip(0)},
         {"item": log.item[:-1]},
         {"item_ids": ["x"]},
+        {"values": {"age": torch.ones(19).double()}},
+        {"values": {"age": torch.ones(20)}},
+        {"values": {"age": torch.full((20,), torch.inf).double()}},
     ]
     for number, change in enumerate(wrong):
         write(Interactions(**{**vars(log), **change}), tmp_path / str(number))

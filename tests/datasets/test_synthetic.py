@@ -76,6 +76,17 @@ def test_ids_and_titles_are_readable() -> None:
     assert all(title[0].isupper() and title.endswith(")") for title in log.texts)
 
 
+def test_ages_in_years_are_those_of_the_group() -> None:
+    log = synthetic(users=2000)
+    years, group = log.values["age in years"], log.attributes["age"]
+    assert (years.dtype, years.shape) == (torch.float64, (2000,))
+    for number, (least, most) in enumerate(((18, 34), (35, 50), (51, 80))):
+        own = years[group == number]
+        assert (int(own.min()), int(own.max())) == (least, most)
+        assert abs(float(own.mean()) - (least + most) / 2) < 1.5
+    assert not torch.equal(years, synthetic(users=2000, seed=1).values["age in years"])
+
+
 def test_both_sides_have_a_long_tail() -> None:
     log = synthetic(users=943, items=1682, events=100_000)
     fame = torch.bincount(log.item, minlength=log.n_items).sort(descending=True).values

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.func import grad, vjp, vmap
 
 from veilrec.attack import Attack, Seen, Task
-from veilrec.attacks.gradients import Slopes, blocks, check, slopes, source
+from veilrec.attacks.gradients import Slopes, blocks, check, slopes, source, there
 from veilrec.attacks.heads import Head
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
@@ -52,10 +52,9 @@ class _OnGradient(Attack):
         return "gradient"
 
     def answers(self, seen: Seen, task: Task) -> bool:
-        if seen.public is None or self.part not in seen.public.model.parts:
+        if seen.public is None or not there(seen, self.part) or self.attribute not in ("", task.attribute):
             return False
-        named = not self.attribute or self.attribute == task.attribute
-        return named and Head.of(seen.public, self.part).classes == task.classes
+        return Head.of(seen.public, self.part).classes == task.classes
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         return {"gradient": source(check(seen, self.part), self.part)}
@@ -84,6 +83,7 @@ class DLG(_OnGradient):
             far larger than the truth rarely finds back; the try that matches best is kept.
         enough: No further try where ‖∇W′ − ∇W‖² is below this share of ‖∇W‖².
         soft_label: The label is a softmax of what is searched, as in the DLG paper; or is it, raw.
+        seed: Of the first inputs and labels.
     """
 
     part: str = "adversary"
@@ -93,6 +93,7 @@ class DLG(_OnGradient):
     starts: tuple[float, ...] = (0.1, 0.3, 1.0)
     enough: float = 0.01
     soft_label: bool = True
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -104,29 +105,32 @@ class DLG(_OnGradient):
         return self.reconstruct(seen, task).label.softmax(1).double()
 
     def reconstruct(self, seen: Seen, task: Task) -> Replay:
-        """The input and the label found for every user, Eq. (4); the same seed finds the same."""
+        """The input and the label found for every user, Eq. (4).
+
+        Nobody's label is needed, so one search serves every draw of known users.
+        """
         head = self._head(seen, task)
-        found: Replay = seen.once((self, task.seed), lambda: self._everyone(seen, head, task.seed))
+        found: Replay = seen.once(self, lambda: self._everyone(seen, head))
         return found
 
-    def _everyone(self, seen: Seen, head: Head, seed: int) -> Replay:
+    def _everyone(self, seen: Seen, head: Head) -> Replay:
         public = check(seen, self.part)
         n, dim, classes = public.n_users, head.first.inputs, head.classes
         shapes = {"vector": (n, dim), "mismatch": (n,)}
         found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
         found.mismatch.fill_(torch.inf)
         for block in blocks(slopes(seen, self.part), BLOCK):
-            for whole, part in zip(found, self._tries(head, block, seed), strict=True):
+            for whole, part in zip(found, self._tries(head, block), strict=True):
                 whole[block.user.cpu()] = part.to(whole)
         return found
 
-    def _tries(self, head: Head, block: Slopes, seed: int) -> Replay:
+    def _tries(self, head: Head, block: Slopes) -> Replay:
         """Try after try, for those who are not matched well enough yet."""
         user, weights, gradient = block
         n, like = len(user), weights[head.first.weight]
         vector, label = like.new_zeros(n, head.first.inputs), like.new_zeros(n, head.classes)
         mismatch = like.new_full((n,), torch.inf)
-        keys = Keys.seed(seed, user.device).fold("dlg").fold(user)
+        keys = Keys.seed(self.seed, user.device).fold("dlg").fold(user)
         for number, scale in enumerate(self.starts):
             left = (mismatch > self.enough).nonzero().squeeze(1)
             if len(left):

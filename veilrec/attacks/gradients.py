@@ -57,6 +57,12 @@ def blocks(chunks: Iterable[Slopes], size: int) -> Iterator[Slopes]:
         yield whole
 
 
+def there(seen: Seen, part: str) -> bool:
+    """Whether the model has such a part, sent to all and uploaded whole by everybody."""
+    found = None if seen.public is None else seen.public.model.parts.get(part)
+    return found is not None and found.scope is Scope.SHARED and found.rows is None
+
+
 def check(seen: Seen, part: str) -> Public:
     """What everybody knows of the method, if each upload holds one user's gradient of the part.
 

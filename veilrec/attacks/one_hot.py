@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from veilrec.attack import Attack, Public, Seen, Task
-from veilrec.attacks.gradients import check, slopes, source
+from veilrec.attacks.gradients import check, slopes, source, there
 from veilrec.attacks.heads import layers
 from veilrec.errors import BadInput
 
@@ -54,8 +54,7 @@ class ColumnNorms(Attack):
         return scores
 
     def answers(self, seen: Seen, task: Task) -> bool:
-        there = seen.public is not None and self.part in seen.public.model.parts
-        return there and task.classes > 0 and self.attribute in ("", task.attribute)
+        return there(seen, self.part) and task.classes > 0 and self.attribute in ("", task.attribute)
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         told = "which columns of the features are the attribute, and that it is among them"

@@ -45,6 +45,9 @@ Attribute = Annotated[
 Borders = Annotated[
     list[str] | None, typer.Option(metavar="NAME=A,B", help="Cut numbers into groups: age=35,45; repeatable.")
 ]
+Continuous = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="Numbers to take as they are; repeatable.")
+]
 Titles = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one row an item.")]
 Separator = Annotated[str | None, typer.Option("--sep", help="Separator of the log: tab, ',', '::' …")]
 Header = Annotated[bool | None, typer.Option(help="Whether the first line has the names.")]
@@ -101,6 +104,7 @@ def import_dataset(
     attributes: People = None,
     attribute: Attribute = None,
     borders: Borders = None,
+    continuous: Continuous = None,
     titles: Titles = None,
     sep: Separator = None,
     header: Header = None,
@@ -120,7 +124,8 @@ def import_dataset(
         raise BadInput("--yes", "contradicts --dry-run", "give one of the two")
     columns = {"user": user, "item": item, "rating": rating, "time": time}
     cuts = _borders(borders or ())
-    options = Options(columns, attribute or (), cuts, sep, header, encoding, time_format, strict)
+    written = (sep, header, encoding, time_format, strict)
+    options = Options(columns, attribute or (), cuts, *written, continuous=continuous or ())
     sources, options = _sources(file, attributes, titles, options)
     folder = _folder(name or _default_name(sources.name), data_dir, replace=replace)
     about = _take_in(
@@ -171,19 +176,17 @@ def _sources(
     file: Path, attributes: Path | None, titles: Path | None, options: Options
 ) -> tuple[Sources, Options]:
     """The files to read: those of an atomic dataset together, else the ones named."""
-    import dataclasses
-
     from veilrec.datasets.delimited import file_sources
     from veilrec.datasets.reading.archives import read
-    from veilrec.datasets.recbole import atomic_sources, is_atomic
+    from veilrec.datasets.recbole import atomic_sources, is_atomic, typed
 
     if not is_atomic(file):
         return file_sources(file, attributes, titles), options
     found = atomic_sources(file)
     people = read(attributes) if attributes else found.people
     items = read(titles) if titles else found.titles
-    atomic = dataclasses.replace(options, separator=options.separator or "\t", header=True)
-    return found._replace(people=people, titles=items), atomic
+    found = found._replace(people=people, titles=items)
+    return found, typed(found, options)
 
 
 def _borders(given: Sequence[str]) -> Mapping[str, Sequence[float]]:

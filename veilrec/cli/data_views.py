@@ -40,6 +40,8 @@ def print_log(about: Mapping[str, Any]) -> None:
     out.print(f"A tenth of the items has {about['share_of_top_tenth_of_items']:.0%} of the events.")
     if about["attributes"]:
         out.print(_attributes(about["attributes"], about["users"]))
+    if about["values"]:
+        out.print(_values(about["values"]))
     out.print(_rows(about["first_rows"]))
     for sentence in about["report"] or ["Nothing was dropped."]:
         out.print(f"- {sentence}", markup=False)
@@ -70,6 +72,15 @@ def _attributes(attributes: Mapping[str, Mapping[str, int]], users: int) -> Any:
             shown.add_row(
                 _text("" if place else name), _text(label), f"{count:,}", f"{count / max(1, users):.1%}"
             )
+    return shown
+
+
+def _values(values: Mapping[str, Mapping[str, float]]) -> Any:
+    columns = ("known", "least", "median", "mean", "most")
+    shown = table("continuous", *columns, right=columns)
+    for name, spread in values.items():
+        numbers = (f"{spread[column]:,.6g}" if column in spread else "" for column in columns)
+        shown.add_row(_text(name), *numbers)
     return shown
 
 

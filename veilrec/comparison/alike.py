@@ -46,14 +46,15 @@ def _split_seed(run: Run) -> Any:
 
 
 def chosen_audit(runs: Sequence[Run], told: str) -> str:
-    """The audit to show: as told, our own, or the only one that there is."""
+    """The audit to show: as told, our own, or the only one that all runs have."""
     names = list(dict.fromkeys(name for run in runs for name in run.result.privacy))
     if told and told not in names:
         fix = nearest(told, names) if names else "attack the runs first: veilrec attack RUN"
         raise BadInput("--audit", f'no run has an audit "{told}"', fix)
-    if not told and OWN not in names and len(names) > 1:
+    common = [name for name in names if all(name in run.result.privacy for run in runs)]
+    if not told and OWN not in names and len(common or names) > 1:
         raise BadInput("--audit", f"several audits: {', '.join(names)}", "choose one with --audit NAME")
-    chosen = told or (OWN if OWN in names else "".join(names))
+    chosen = told or (OWN if OWN in names else "".join(common or names))
     having = [run for run in runs if chosen in run.result.privacy]
     for run in having[1:]:
         _refuse_other_threat(having[0], run, chosen)

@@ -13,7 +13,7 @@ from veilrec.datasets.reading.archives import Archive, Source, is_zip, read
 from veilrec.datasets.reading.assemble import Log, Titles, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.columns import WORDS, column, guess, roles
 from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
-from veilrec.datasets.reading.people import People, chosen, guessed, people_of
+from veilrec.datasets.reading.people import People, amounts, chosen, guessed, people_of
 from veilrec.datasets.reading.table import Kind, Table, read_table, sample
 from veilrec.datasets.reading.text import clean
 from veilrec.datasets.reading.times import times_of
@@ -38,6 +38,7 @@ class Options:
         time_format: How dates are written, as in strptime.
         strict: Whether a loss that would be reported is an error.
         split_seed: Decides the order of events at the same time.
+        continuous: Columns of numbers to take as they are, without classes.
     """
 
     columns: Mapping[str, str | None] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Options:
     time_format: str | None = None
     strict: bool = False
     split_seed: int = 0
+    continuous: Sequence[str] = ()
 
 
 class Sources(NamedTuple):
@@ -80,6 +82,7 @@ def csv(
     attributes: Path | None = None,
     attribute: Sequence[str] = (),
     borders: Mapping[str, Sequence[float]] | None = None,
+    continuous: Sequence[str] = (),
     titles: Path | None = None,
     separator: str | None = None,
     header: bool | None = None,
@@ -95,6 +98,7 @@ def csv(
         user, item, rating, time: Names or numbers of columns; ``-`` for none.
         attributes: A file with one row a user; without it, `attribute` names columns of the log itself.
         attribute, borders: Which attributes to take, and where to cut numbers into groups.
+        continuous: Columns of numbers to take as they are, e.g. an age in years.
         titles: A file with one row an item.
         separator, header, encoding, time_format: How the files are written.
         strict: Turn everything that would be reported into an error.
@@ -102,7 +106,16 @@ def csv(
     """
     columns = {"user": user, "item": item, "rating": rating, "time": time}
     options = Options(
-        columns, attribute, borders or {}, separator, header, encoding, time_format, strict, split_seed
+        columns,
+        attribute,
+        borders or {},
+        separator,
+        header,
+        encoding,
+        time_format,
+        strict,
+        split_seed,
+        continuous,
     )
     sources = file_sources(Path(path), attributes, titles)
     return from_reading(sources, understood(sources.log, options), options)
@@ -147,7 +160,7 @@ def from_reading(sources: Sources, reading: Reading, options: Options) -> Intera
     people = None
     if sources.people is not None:
         people = _people(sources.people, options)
-    elif options.attribute:
+    elif options.attribute or options.continuous:
         people = _inline_people(reading, options)
     titles = None if sources.titles is None else _titles(sources.titles, options)
     rating, time = (reading.roles.get(role) for role in ("rating", "time"))
@@ -176,24 +189,38 @@ def _people(source: Source, options: Options) -> People:
     """The users of a file about users: its user column by name, else its first."""
     source, layout = understand(clean(source, options.encoding), words=WORDS)
     user = guess(layout, "user") or layout.names[0]
-    wanted = [column(source.where, layout, name) for name in options.attribute]
-    borders = {column(source.where, layout, name): cuts for name, cuts in options.borders.items()}
-    others = wanted or [name for name in layout.names if name != user]
-    table = read_table(source, layout, dict.fromkeys([user, *others], "token"))
+    wanted, borders, continuous = _asked(source.where, layout, options)
+    others = wanted or [name for name in layout.names if name not in (user, *continuous)]
+    table = read_table(source, layout, dict.fromkeys([user, *others, *continuous], "token"))
     sound_ids(table, user)
+    values = {name: amounts(table, name) for name in continuous}
     if wanted:
-        return people_of(table, user, chosen(table, wanted, borders))
+        return people_of(table, user, chosen(table, wanted, borders), values=values)
     attributes, notes = guessed(table, others, borders)
-    return people_of(table, user, attributes, notes)
+    return people_of(table, user, attributes, notes, values)
 
 
 def _inline_people(reading: Reading, options: Options) -> People:
     """Attributes that stand in the log itself, the same in every row of a user."""
     where, layout, user = reading.source.where, reading.layout, reading.roles["user"]
-    wanted = [column(where, layout, name) for name in options.attribute]
+    wanted, borders, continuous = _asked(where, layout, options)
+    table = read_table(reading.source, layout, dict.fromkeys([user, *wanted, *continuous], "token"))
+    values = {name: amounts(table, name) for name in continuous}
+    return people_of(table, user, chosen(table, wanted, borders), values=values)
+
+
+def _asked(
+    where: str, layout: Layout, options: Options
+) -> tuple[list[str], dict[str, Sequence[float]], list[str]]:
+    """The columns that were named: attributes, borders by column, and those to take as they are."""
+    wanted, continuous = (
+        [column(where, layout, name) for name in names] for names in (options.attribute, options.continuous)
+    )
     borders = {column(where, layout, name): cuts for name, cuts in options.borders.items()}
-    table = read_table(reading.source, layout, dict.fromkeys([user, *wanted], "token"))
-    return people_of(table, user, chosen(table, wanted, borders))
+    if both := {*wanted, *borders} & {*continuous}:
+        what = f'"{min(both)}" shall be continuous and have classes as well'
+        raise BadInput("continuous", what, "choose one of the two")
+    return wanted, borders, continuous
 
 
 def _titles(source: Source, options: Options) -> Titles:

@@ -33,6 +33,7 @@ def describe(log: Interactions, rows: int = ROWS) -> dict[str, Any]:
         "events_per_item": _spread(fame),
         "share_of_top_tenth_of_items": float(fame[:top].sum()) / max(1, len(log)),
         "attributes": {name: _shares(log, name) for name in log.attributes},
+        "values": {name: _amounts(value) for name, value in log.values.items()},
         "titles": log.texts is not None,
         "first_rows": [_row(log, place) for place in range(min(rows, len(log)))],
         "report": list(log.report),
@@ -49,6 +50,16 @@ def _spread(counts: Tensor) -> dict[str, float]:
         "mean": float(values.double().mean()),
         "most": int(values[-1]),
     }
+
+
+def _amounts(value: Tensor) -> dict[str, float]:
+    """The spread of a continuous attribute, and of how many users it is known."""
+    there = value[~value.isnan()].sort().values
+    found: dict[str, float] = {"known": len(there)}
+    if len(there):
+        ends = {"least": there[0], "median": there[len(there) // 2], "mean": there.mean(), "most": there[-1]}
+        found |= {name: float(number) for name, number in ends.items()}
+    return found
 
 
 def _shares(log: Interactions, name: str) -> dict[str, int]:

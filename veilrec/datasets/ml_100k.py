@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veilrec.datasets.movielens import GENDERS, File, Release, load
 from veilrec.datasets.reading.archives import files
-from veilrec.datasets.reading.people import Attribute, binned, declared
+from veilrec.datasets.reading.people import Amounts, Attribute, amounts, binned, declared
 from veilrec.datasets.reading.table import Table
 from veilrec.interactions import Interactions
 
@@ -41,7 +41,7 @@ RELEASE = Release(
 def ml_100k(
     path: Path, *, ages: Sequence[int] = (35, 45), strict: bool = False, split_seed: int = 0
 ) -> Interactions:
-    """MovieLens-100K as published.
+    """MovieLens-100K as published; ``age`` is in groups, ``age in years`` as it was given.
 
     Args:
         path: The folder ``ml-100k``, its zip, or a folder that holds one of them.
@@ -57,6 +57,8 @@ def ml_100k(
             "occupation": declared(table, "occupation", {name: name for name in OCCUPATIONS}),
         }
 
-    return load(
-        RELEASE, files(Path(path), "u.data", "ml-100k"), attributes, strict=strict, split_seed=split_seed
-    )
+    def values(table: Table) -> Mapping[str, Amounts]:
+        return {"age in years": amounts(table, "age", low=1, high=120)}
+
+    found = files(Path(path), "u.data", "ml-100k")
+    return load(RELEASE, found, attributes, values, strict=strict, split_seed=split_seed)

@@ -11,7 +11,7 @@ import numpy as np
 from veilrec.datasets.reading.archives import Files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.layout import understand
-from veilrec.datasets.reading.people import Attribute, people_of
+from veilrec.datasets.reading.people import Amounts, Attribute, people_of
 from veilrec.datasets.reading.table import Kind, Table, read_table
 from veilrec.datasets.reading.text import clean
 from veilrec.datasets.reading.times import times_of
@@ -47,6 +47,7 @@ def load(
     release: Release,
     files: Files,
     attributes: Callable[[Table], Mapping[str, Attribute]],
+    values: Callable[[Table], Mapping[str, Amounts]] | None = None,
     *,
     strict: bool,
     split_seed: int,
@@ -59,7 +60,7 @@ def load(
     if release.users[1].name in present:
         table = _table(files, *release.users)
         sound_ids(table, "user")
-        people = people_of(table, "user", attributes(table))
+        people = people_of(table, "user", attributes(table), values=values(table) if values else {})
     else:
         absent.append(f"there is no {release.users[1].name}: attributes are switched off")
     if release.items[1].name in present:

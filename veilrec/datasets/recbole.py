@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from veilrec.datasets.delimited import Options, Sources, from_reading, understood
@@ -21,6 +22,7 @@ def recbole(
     *,
     attribute: Sequence[str] = (),
     borders: Mapping[str, Sequence[float]] | None = None,
+    continuous: Sequence[str] = (),
     strict: bool = False,
     split_seed: int = 0,
 ) -> Interactions:
@@ -29,6 +31,7 @@ def recbole(
     Args:
         path: The folder, a zip of it, or the ``.inter`` file itself.
         attribute, borders: Which columns of ``.user`` to take, and where to cut numbers into groups.
+        continuous: Columns of numbers to take as they are; if none is named at all, those of type float.
         strict: Turn everything that would be reported into an error.
         split_seed: Decides the order of events at the same time, and so what is held out.
     """
@@ -36,12 +39,22 @@ def recbole(
     options = Options(
         attribute=attribute,
         borders=borders or {},
-        separator="\t",
-        header=True,
         strict=strict,
         split_seed=split_seed,
+        continuous=continuous,
     )
+    options = typed(sources, options)
     return from_reading(sources, understood(sources.log, options), options)
+
+
+def typed(sources: Sources, options: Options) -> Options:
+    """Options for atomic files: how they are written, and which columns about users are numbers."""
+    amounts = options.continuous
+    if not (amounts or options.attribute) and sources.people is not None:
+        cut = {plain(name) for name in options.borders}
+        header = _header(sources.people.data)
+        amounts = [name for name, kind in header if kind == "float" and plain(name) not in cut]
+    return replace(options, separator=options.separator or "\t", header=True, continuous=amounts)
 
 
 def atomic_sources(path: Path) -> Sources:
@@ -80,5 +93,11 @@ def is_atomic(path: Path) -> bool:
 
 def titled(data: bytes) -> bool:
     """Whether the header of an ``.item`` file names a title at all."""
-    header = data.split(b"\n", 1)[0].decode("utf-8", errors="replace")
-    return any(plain(name.rpartition(":")[0]) in ALIASES["title"] for name in header.strip().split("\t"))
+    return any(plain(name) in ALIASES["title"] for name, _ in _header(data))
+
+
+def _header(data: bytes) -> list[tuple[str, str]]:
+    """Names of the columns and their types."""
+    line = data.split(b"\n", 1)[0].decode("utf-8", errors="replace").lstrip("\ufeff").strip()
+    cut = (field.rpartition(":") for field in line.split("\t"))
+    return [(name, kind) for name, _, kind in cut]

@@ -28,6 +28,7 @@ from veilrec.interactions import Interactions
 __all__ = ["imported"]
 
 EVENTS = "events.safetensors"
+VALUE = "value."
 COLUMNS = ("user", "item", "rating", "time", "features")
 
 
@@ -117,6 +118,7 @@ def _card(log: Interactions, data: bytes) -> dict[str, Any]:
 def _to_tensors(log: Interactions) -> dict[str, Tensor]:
     tensors = {name: getattr(log, name) for name in COLUMNS if getattr(log, name) is not None}
     tensors |= {f"attribute.{name}": value for name, value in log.attributes.items()}
+    tensors |= {f"{VALUE}{name}": value for name, value in log.values.items()}
     words = {"user_ids": log.user_ids, "item_ids": log.item_ids, "texts": log.texts}
     for name, entries in words.items():
         if entries is not None:
@@ -140,6 +142,9 @@ def _from_tensors(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Int
         item_ids=item_ids,
         attributes={name: tensors[f"attribute.{name}"] for name in card["classes"]},
         classes={name: tuple(classes) for name, classes in card["classes"].items()},
+        values={
+            name.removeprefix(VALUE): tensors[name] for name in sorted(tensors) if name.startswith(VALUE)
+        },
         texts=words["texts"],
         report=tuple(card["report"]),
         name=card["name"],
@@ -150,7 +155,9 @@ def _from_tensors(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Int
 
 def _reordered(log: Interactions, split_seed: int) -> Interactions:
     """The log with its ties broken by another seed than the one it was stored with."""
-    rest = {name: getattr(log, name) for name in ("attributes", "classes", "features", "texts", "name")}
+    rest = {
+        name: getattr(log, name) for name in ("attributes", "classes", "values", "features", "texts", "name")
+    }
     built = Interactions.build(
         log.user,
         log.item,
@@ -174,6 +181,9 @@ def _check(log: Interactions) -> None:
     for name, value in log.attributes.items():
         if len(value) != log.n_users or (len(value) and int(value.max()) >= len(log.classes[name])):
             raise ValueError(f"attribute {name} does not fit its classes")
+    for name, value in log.values.items():
+        if value.shape != (log.n_users,) or value.dtype != torch.float64 or value.isinf().any():
+            raise ValueError(f"{name} is not one number a user")
 
 
 def _packed(words: Sequence[str]) -> tuple[Tensor, Tensor]:

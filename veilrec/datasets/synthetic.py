@@ -23,6 +23,7 @@ CLASSES = {  # names of the classes, and how many of a hundred people are in eac
     "age": {"under 35": 48, "35 to 50": 30, "over 50": 22},
     "region": {"north": 26, "south": 20, "coast": 16, "hills": 13, "lakes": 10, "plains": 8, "islands": 7},
 }
+YEARS = ((18, 34), (35, 50), (51, 80))  # ages of the three groups, which tell nothing beyond their group
 SHARE = 0.95  # of the events that follow a class at leakage 1
 USUAL, LEAST, MOST = 40, 20, 2_000  # events of a user: on average, at least, at most
 FIRST, DAYS = 1_577_836_800, 3 * 365  # the world begins on 2020-01-01 and lasts three years
@@ -43,7 +44,7 @@ def synthetic(
     seed: int = 0,
     split_seed: int = 0,
 ) -> Interactions:
-    """A world with long-tailed users and films, and three attributes with 2, 3 and 7 classes.
+    """A world with long-tailed users and films, three attributes with 2, 3 and 7 classes, and ages in years.
 
     Args:
         users, items: How many there are. A film that nobody watched is still there.
@@ -74,6 +75,7 @@ def synthetic(
         time=_times(keys.fold("time"), user, item, counts),
         attributes=attributes,
         classes={name: tuple(shares) for name, shares in CLASSES.items()},
+        values={"age in years": _years(keys.fold("age in years"), attributes["age"])},
         texts=titles(keys.fold("titles"), kind),
         split_seed=split_seed,
         name="synthetic",
@@ -105,6 +107,12 @@ def _classes(keys: Keys, users: int, shares: dict[str, int]) -> Tensor:
     """``[users]`` a class for each, by its share."""
     ends = torch.tensor(list(shares.values())).cumsum(0)
     return torch.bucketize(keys.integers(int(ends[-1]), users), ends, right=True)
+
+
+def _years(keys: Keys, group: Tensor) -> Tensor:
+    """``[users]`` an age within each user's group."""
+    least, most = torch.tensor(YEARS)[group].unbind(1)
+    return (least + keys.integers(most - least + 1, len(group))).double()
 
 
 def _counts(keys: Keys, users: int, events: int, least: int, most: int) -> Tensor:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from veilrec.attack import Attack
 from veilrec.interactions import Interactions
 from veilrec.probe import see
@@ -15,6 +17,7 @@ from veilrec.rounds import Federation
 from veilrec.runs.lab import Audit, People, audit
 from veilrec.runs.presets import OWN, PRESETS, preset
 from veilrec.runs.touches import membership
+from veilrec.runs.trials import goals_of
 from veilrec.threat import Threat
 from veilrec.transcript import Transcript
 
@@ -47,6 +50,17 @@ class Examiner:
             return cls(data, (), seed)
         own = Audit(CUSTOM, threat, attacks) if attacks else replace(PRESETS[OWN], threat=threat)
         return cls(data, (own, *(preset(name, threat.attributes) for name in threat.also)), seed)
+
+    def check(self) -> None:
+        """Find out before any training whether there is anything to attack.
+
+        Raises:
+            BadInput: Where an attribute is unknown, or too few users have a label.
+        """
+        people = People.of(self.data)
+        there = torch.ones(self.data.n_users, dtype=torch.bool)
+        for one in self.audits if self.data.attributes or self.data.values else ():
+            goals_of(people, one.threat, there)
 
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress

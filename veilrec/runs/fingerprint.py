@@ -58,7 +58,7 @@ def _without_idle(section: str, value: Any) -> Any:
 
 
 def data_fingerprint(data: Interactions) -> str:
-    """A hash of a log: events, ids, attributes and features."""
+    """A hash of a log: events, ids, attributes, amounts and features."""
     whole = hashlib.sha256()
 
     def add(name: str, value: Tensor | None) -> None:
@@ -70,6 +70,8 @@ def data_fingerprint(data: Interactions) -> str:
         add(name, getattr(data, name))
     for name in sorted(data.attributes):
         add(f"attributes/{name}", data.attributes[name])
+    for name in sorted(data.values):
+        add(f"values/{name}", data.values[name])
     for ids in (data.user_ids, data.item_ids):
         whole.update(json.dumps(list(ids)).encode())
     return whole.hexdigest()

@@ -27,6 +27,7 @@ def save_world(folder: Path, data: Interactions) -> dict[str, Digest]:
     tensors |= {"split": _roles(data, split.validation, split.test)}
     tensors |= {"validation": split.validation, "test": split.test}
     tensors |= {f"attributes/{name}": value for name, value in data.attributes.items()}
+    tensors |= {f"values/{name}": value for name, value in data.values.items()}
     if data.features is not None:
         tensors["features"] = data.features
     ids = {
@@ -57,6 +58,7 @@ def load_world(folder: Path) -> Interactions:
             time=tensors.get("time"),
             attributes=_under(tensors, "attributes/"),
             classes=ids["classes"],
+            values=_under(tensors, "values/"),
             features=tensors.get("features"),
             texts=ids["titles"],
             report=tuple(ids["report"]),

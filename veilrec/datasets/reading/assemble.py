@@ -4,7 +4,7 @@ Policies, each a sentence in the load report; with ``strict`` each is an error i
 
 * a (user, item) pair that occurs again: the earliest event stays;
 * a person without events: left out;
-* a user without a row about them, or without a value: attribute -1;
+* a user without a row about them, or without a value: attribute -1, amount NaN;
 * an item without a title: its title is empty;
 * a user with one event: trained on, never tested; with two: no validation item.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -66,7 +67,7 @@ def assemble(
     if strict:
         _refuse_repeats(log, user, item, len(item_ids))
         _refuse_strangers(log, people)
-    attributes, classes, people_notes = _joined(people, user_ids)
+    said, people_notes = _joined(people, user_ids)
     texts, title_notes = _titled(titles, item_ids)
     notes = [*absent, *people_notes, *title_notes]
     if strict and notes:
@@ -78,12 +79,11 @@ def assemble(
         item_ids,
         rating=None if log.rating is None else torch.from_numpy(log.rating),
         time=None if log.time is None else torch.from_numpy(log.time),
-        attributes=attributes,
-        classes=classes,
         texts=texts,
         split_seed=split_seed,
         report=[*notes, *(people.notes if people else ())],
         name=name,
+        **said,
     )
     if strict and (short := _short(built)):
         raise BadInput(log.table.source.where, short[0], FIX)
@@ -151,12 +151,10 @@ def _refuse_strangers(log: Log, people: People | None) -> None:
     log.table.refuse(unnamed, log.user, f'user "{{value}}" has no row in {where}', FIX)
 
 
-def _joined(
-    people: People | None, user_ids: Sequence[str]
-) -> tuple[dict[str, Tensor], dict[str, tuple[str, ...]], list[str]]:
-    """``[users]`` classes by attribute, the names of the classes, and what did not match."""
+def _joined(people: People | None, user_ids: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """What is said about the users of a log, as `Interactions` holds it, and what did not match."""
     if people is None:
-        return {}, {}, []
+        return {}, []
     person = {name: number for number, name in enumerate(people.ids)}
     match = np.array([person.get(name, -1) for name in user_ids], dtype=np.int64)
     where, notes = Path(people.table.source.where).name, []
@@ -164,13 +162,17 @@ def _joined(
         notes.append(f"{_count(absent, 'user')} of {where} without events: left out")
     if bare := int((match < 0).sum()):
         notes.append(f"{_count(bare, 'user')} without a row in {where}: attributes unknown")
-    tensors, classes = {}, {}
-    for name, attribute in people.attributes.items():
-        codes = np.where(match >= 0, attribute.codes[match], UNKNOWN)
-        if unsaid := int(((codes == UNKNOWN) & (match >= 0)).sum()):
+    codes = {n: np.where(match >= 0, a.codes[match], UNKNOWN) for n, a in people.attributes.items()}
+    values = {n: np.where(match >= 0, column[match], np.nan) for n, column in people.values.items()}
+    for name, column in [*codes.items(), *values.items()]:
+        if unsaid := int((((column == UNKNOWN) if name in codes else np.isnan(column)) & (match >= 0)).sum()):
             notes.append(f"{_count(unsaid, 'user')} of {where} without a value of {name}: unknown")
-        tensors[name], classes[name] = torch.from_numpy(codes), attribute.classes
-    return tensors, classes, notes
+    said = {
+        "attributes": {name: torch.from_numpy(column) for name, column in codes.items()},
+        "classes": {name: attribute.classes for name, attribute in people.attributes.items()},
+        "values": {name: torch.from_numpy(column) for name, column in values.items()},
+    }
+    return said, notes
 
 
 def _titled(titles: Titles | None, item_ids: Sequence[str]) -> tuple[list[str] | None, list[str]]:

@@ -1,9 +1,9 @@
-"""What is said about users: attributes with classes, from the columns of a table."""
+"""What is said about users: attributes with classes, and amounts, from the columns of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "?", "-"})
 MANY = 30  # more classes than this are guessed to be a name or a number, not an attribute
 MOST = 1_000
 UNKNOWN = -1
+Amounts = NDArray[np.float64]
 
 
 class Attribute(NamedTuple):
@@ -37,6 +38,7 @@ class People:
         ids: ``[people]`` original ids.
         attributes: ``[people]`` codes by name of attribute.
         notes: What was left out, as sentences.
+        values: ``[people]`` numbers by name of a continuous attribute, NaN where unknown.
     """
 
     table: Table
@@ -44,22 +46,30 @@ class People:
     ids: list[str]
     attributes: Mapping[str, Attribute]
     notes: tuple[str, ...] = ()
+    values: Mapping[str, Amounts] = field(default_factory=dict)
 
 
 def people_of(
-    table: Table, user: str, attributes: Mapping[str, Attribute], notes: Sequence[str] = ()
+    table: Table,
+    user: str,
+    attributes: Mapping[str, Attribute],
+    notes: Sequence[str] = (),
+    values: Mapping[str, Amounts] | None = None,
 ) -> People:
     """One person per id; two rows that disagree are an error."""
+    values = values or {}
     codes, ids = table.tokens[user]
     _, rows = np.unique(codes, return_index=True)  # codes count up in order of appearance
-    for name, attribute in attributes.items():
-        other = attribute.codes != attribute.codes[rows[codes]]
+    for name, column in [*((name, found.codes) for name, found in attributes.items()), *values.items()]:
+        first = column[rows[codes]]
+        other = (column != first) & ~(np.isnan(column) & np.isnan(first))
         what = f'user "{{value}}" has two different values of {name}'
         table.refuse(other, user, what, "keep one row a user")
     kept = {
         name: Attribute(attribute.codes[rows], attribute.classes) for name, attribute in attributes.items()
     }
-    return People(table, user, ids, kept, tuple(notes))
+    amounts_kept = {name: column[rows] for name, column in values.items()}
+    return People(table, user, ids, kept, tuple(notes), amounts_kept)
 
 
 def declared(table: Table, column: str, names: Mapping[str, str]) -> Attribute:
@@ -88,6 +98,16 @@ def binned(
 
     limits = f" from {low:g} to {high:g}" if np.isfinite(low) else ""
     return Attribute(_classified(table, column, group, f"it must be a number{limits}"), _ranges(borders))
+
+
+def amounts(table: Table, column: str, low: float = -np.inf, high: float = np.inf) -> Amounts:
+    """``[rows]`` the numbers of a column, NaN where unknown; one below `low` or above `high` is an error."""
+    codes, words = table.tokens[column]
+    numbers = [_amount(word.strip(), low, high) for word in words]
+    bad = np.array([number is None for number in numbers])
+    limits = f" from {low:g} to {high:g}" if np.isfinite(low) else ""
+    table.refuse(bad[codes], column, '{column} is "{value}"', f"it must be a number{limits}")
+    return np.array(numbers, dtype=np.float64)[codes]
 
 
 def observed(table: Table, column: str) -> Attribute:
@@ -137,6 +157,13 @@ def _classified(table: Table, column: str, find: Callable[[str], int | None], fi
     bad = np.array([number is None for number in classes])
     table.refuse(bad[codes], column, '{column} is "{value}"', fix)
     return np.array(classes, dtype=np.int64)[codes]
+
+
+def _amount(word: str, low: float, high: float) -> float | None:
+    if word.casefold() in MISSING:
+        return np.nan
+    plain = word.isascii() and "_" not in word and is_number(word)  # Python would read ``1_0``
+    return float(word) if plain and np.isfinite(float(word)) and low <= float(word) <= high else None
 
 
 def _by_value(words: Sequence[str]) -> Callable[[str], tuple[float, str]]:
