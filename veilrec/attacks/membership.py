@@ -59,12 +59,17 @@ class Membership(Pairs):
 
 def _moved(public: Public, exchange: Exchange, name: str, value: Rows) -> Tensor:
     """``[c, r, d]`` how far each row moves down its gradient; 0 for padding."""
-    rows = value.value.flatten(2).float()
+    rows = value.value.reshape(*value.row.shape, -1).float()  # of a table of numbers, one wide
     if public.gradients or public.model.parts[part_of(name)].scope is not Scope.SHARED:
         change = -rows
     else:
-        change = rows - exchange.sent.all[name].flatten(1)[value.row.clamp(min=0)].float()
+        change = rows - _table(exchange, name)[value.row.clamp(min=0)].float()
     return change * (value.row >= 0)[..., None]
+
+
+def _table(exchange: Exchange, name: str) -> Tensor:
+    sent = exchange.sent.all[name]
+    return sent.reshape(len(sent), -1)
 
 
 def _side(change: Tensor, there: Tensor) -> Tensor:

@@ -202,10 +202,10 @@ def _mean(public: Public, exchange: Exchange, name: str, mask: Tensor) -> Tensor
     """
     value = exchange.received.values[name]
     if public.gradients or not isinstance(value, Rows):
-        table = exchange.sent.all[name].flatten(1)
+        table = exchange.sent.all[name].reshape(mask.shape[1], -1)
         return mask.to(table.dtype) @ table / mask.sum(1, keepdim=True).clamp(min=1)
     chosen = mask.gather(1, value.row.clamp(min=0)) & (value.row >= 0)  # [c, r]
-    total = (value.value.flatten(2) * chosen[..., None]).sum(1)
+    total = (value.value.reshape(*value.row.shape, -1) * chosen[..., None]).sum(1)
     return total / chosen.sum(1, keepdim=True).clamp(min=1)
 
 

@@ -29,7 +29,7 @@ BASE: dict[str, Any] = {
     "evaluation": {"candidates": 99, "ks": [5, 10]},
     "threat": {"attributes": ["gender", "age", "region"]},
     "attack": [
-        {"name": "AttributeInference", "reads": reads, "classifiers": ["logistic", "mlp", "forest", "knn"]}
+        {"name": "AttributeInference", "reads": reads, "classifiers": ["logistic", "mlp", "tree", "knn"]}
         for reads in ("updates", "profile")
     ],
 }
@@ -140,10 +140,9 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
     )
     _table(results)
     screen.print(EXPLAINED)
-    for name, result in results.items():
-        screen.print(f"{name}:", style="bold")
-        print_verdicts(result.privacy[AUDIT])
     name = next(iter(results))
+    screen.print(f"{name}:", style="bold")
+    print_verdicts(results[name].privacy[AUDIT])
     opened = finished.reopen(out / name)
     screen.print(f"\n{_watched(opened.run.data)}", style="bold")
     best = table("", "film", right=("",))

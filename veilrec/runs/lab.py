@@ -70,6 +70,7 @@ def audit(
             "parts": parts.get(goal.name, []),
         }
         for goal in goals
+        if tried[goal.name] or threat.attributes  # where all are attacked, leave out what nobody can answer
     }
     return {
         "threat": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(threat).items()},

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from veilrec.clients import Clients
 from veilrec.evaluation import Scored
@@ -33,6 +34,7 @@ def summary(data: Interactions, clients: Clients) -> dict[str, Any]:
         "training": len(clients.log),
         **{name: int((items >= 0).sum()) for name, items in held.items()},
         "attributes": {name: _classes(data, name) for name in data.attributes},
+        "values": {name: _range(value) for name, value in data.values.items()},
         "report": list(data.report),
     }
 
@@ -44,6 +46,12 @@ def _classes(data: Interactions, attribute: str) -> dict[str, int]:
     names = list(data.classes.get(attribute, ()))
     names += [str(k) for k in range(len(names), len(counts))]
     return dict(zip(names, counts, strict=False))
+
+
+def _range(value: Tensor) -> dict[str, float]:
+    """Of a continuous attribute, how many users have one and what it is on average."""
+    told = value[~value.isnan()]
+    return {"users": len(told), "mean": round(float(told.mean()), 2) if len(told) else 0.0}
 
 
 def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
