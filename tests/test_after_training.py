@@ -6,6 +6,7 @@ import stat
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from tests.worlds import checkerboard
 from veilrec.attack import Attack, Seen, Task
+from veilrec.attacks.attribute import AttributeInference
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.experiment import Experiment
@@ -172,3 +174,38 @@ def test_the_probe_is_kept_with_the_declared_schema_and_counted_nowhere(tmp_path
     assert kept.schema["item"].table == 24
     assert result.traffic == alone.traffic
     assert result.files["model.safetensors"] == alone.files["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "match"),
+    [
+        ({"attacks": {"a": AttributeInference("embeddings")}}, "no user vector is uploaded"),
+        ({"attacks": {"a": AttributeInference("updates", ("mlpp",))}}, 'no part "mlpp" is uploaded'),
+        ({"attacks": {"a": AttributeInference("updates")}, "silos": 4}, "of a silo"),
+        ({"silos": 4}, "silo|user vector"),
+        ({"threat": Threat(known=0.98)}, r"threat\.known"),
+    ],
+)
+def test_what_cannot_look_is_refused_before_any_training(
+    tmp_path: Path, parts: dict[str, Any], match: str
+) -> None:
+    private = partial(FedMF, dim=4)
+    experiment = Experiment(checkerboard(), private, **{"threat": Threat(known=0.25), **parts})
+    with pytest.raises(BadInput, match=match):
+        experiment.run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_silos_are_attacked_by_the_vectors_they_upload() -> None:
+    threat = Threat(("gender",), 0.5, resamples=100, permutations=99, folds=2)
+    result = Experiment(checkerboard(48), MODEL, plan=Plan(rounds=2), threat=threat, silos=4).run()
+    attackers = result.privacy["veilrec"]["attributes"]["gender"]["attackers"]
+    assert {attacker["reads"] for attacker in attackers} == {"embeddings"}
+
+
+def test_without_any_attribute_membership_is_still_measured() -> None:
+    bare = replace(checkerboard(), attributes={}, classes={})
+    result = Experiment(bare, MODEL, plan=Plan(rounds=2), threat=Threat()).run()
+    audit = result.privacy["veilrec"]
+    assert audit["attributes"] == {}
+    assert audit["membership"]["users"] == 24

@@ -170,6 +170,35 @@ def test_a_continuous_attribute_is_met_by_regression() -> None:
     assert "without looking" in told["verdict"]["sentence"]
 
 
+def test_nothing_is_claimed_of_a_value_that_nothing_tells() -> None:
+    keys = Keys.seed(21)
+    years = (40 + 10 * keys.fold("y").normal(500)).double()
+    who = people(keys.fold("l").integers(2, 500), values={"years": years})
+    threat = Threat(attributes=("years",), resamples=200, permutations=199)
+    told = found(keys.fold("v").normal(500, 8), who, ("logistic", "forest", "knn"), threat)["attributes"][
+        "years"
+    ]
+    assert told["verdict"]["leaning"] == "none"
+    assert told["verdict"]["sentence"].startswith("No attacker of 3 families finds years in the user vectors")
+
+
+def test_a_draw_that_leaves_nothing_to_learn_or_to_attack_is_refused() -> None:
+    vectors, _ = world(0.0, users=60)
+    rare = torch.tensor([0] * 59 + [1])
+    with pytest.raises(BadInput, match=r"threat\.known"):
+        found(vectors, people(rare), FOUR, Threat(balanced=True))
+    with pytest.raises(BadInput, match=r"threat\.known"):
+        found(vectors[:8], people(torch.arange(8) % 2), FOUR, Threat(known=0.95))
+
+
+def test_what_was_granted_is_in_the_sentence() -> None:
+    vectors, label = world(3.0, users=400)
+    threat = Threat(grants=("user_vectors",), resamples=200, permutations=199)
+    told = found(vectors, people(label), FOUR, threat)
+    assert "was granted the user vectors" in told["attributes"]["gender"]["verdict"]["sentence"]
+    assert told["seed"] == 0
+
+
 def test_an_oracle_is_marked_and_never_below_the_last_stage() -> None:
     vectors, label = world(1.0, users=300, dim=32)
     kept = {}
@@ -177,6 +206,7 @@ def test_an_oracle_is_marked_and_never_below_the_last_stage() -> None:
         threat = Threat(selection=selection, resamples=200, permutations=99)  # type: ignore[arg-type]
         told = found(vectors, people(label), ("mlp-pard",), threat)
         assert told["oracle"] == (selection == "oracle")
+        assert (told["attributes"]["gender"]["attackers"][0]["p"] is None) == (selection == "oracle")
         kept[selection] = told["attributes"]["gender"]["attackers"][0]["scores"]["auc"]["value"]
     assert kept["oracle"] >= max(kept["last"], kept["validation"])
 

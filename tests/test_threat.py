@@ -38,6 +38,12 @@ def test_balancing_leaves_users_out_until_classes_are_level() -> None:
     assert not torch.equal(there, other.known | other.target)  # another draw leaves others out
 
 
+def test_a_class_that_nobody_has_does_not_count_as_the_smallest() -> None:
+    label = torch.tensor([0] * 150 + [2] * 150)
+    draw = Threat(known=0.2, balanced=True).draw(label, torch.arange(300), Keys.seed(0))
+    assert (int(draw.known.sum()), int(draw.target.sum())) == (60, 240)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.integers(-1, 3), min_size=8, max_size=60),

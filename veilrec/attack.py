@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -150,6 +150,10 @@ class Attack(ABC):
     def unfold(self) -> Mapping[str, Attack]:
         """The attacks that this entry stands for, by the name that tells them apart; most stand for one."""
         return {"": self}
+
+    def refuses(self, public: Public | None, grants: Collection[str]) -> str:
+        """Why the attack cannot look at such a federation at all, found before any training; or nothing."""
+        return ""
 
     def answers(self, seen: Seen, task: Task) -> bool:
         """Whether the attack can say anything about such a task at all."""

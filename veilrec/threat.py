@@ -85,7 +85,8 @@ class Threat:
     def _levelled(self, label: Tensor, there: Tensor, keys: Keys) -> Tensor:
         """Those who stay when every class is cut down to the smallest."""
         order, stay = keys.uniform(dtype=torch.float64), torch.zeros_like(there)
-        smallest = int(torch.bincount(label[there]).clamp(min=1).min()) if bool(there.any()) else 0
+        counts = torch.bincount(label[there])
+        smallest = int(counts[counts > 0].min()) if bool(there.any()) else 0
         for name in label[there].unique():
             members = (there & (label == name)).nonzero().squeeze(1)
             stay[members[order[members].argsort()[:smallest]]] = True

@@ -34,7 +34,7 @@ def upload(rows: Rows, items: int, *, gradients: bool = True) -> tuple[Public, E
     cohort = torch.arange(len(rows.row))
     sent = Sent({"item": torch.zeros(items, rows.value.shape[-1])}, {})
     return public, Exchange(
-        1, sent, Uploads(cohort, {"item": rows}, torch.ones(len(cohort), dtype=torch.int32))
+        1, sent, Uploads(cohort, {"item": rows}, torch.full((len(cohort),), 2, dtype=torch.int32))
     )
 
 
@@ -71,6 +71,19 @@ def test_an_undefended_upload_tells_what_its_user_touched() -> None:
     assert found["direction"]["value"] > 0.95
     assert 0.6 < found["rows"]["low"] <= found["rows"]["value"] <= found["rows"]["high"] < 0.9
     assert (found["worst"], found["users"], found["items"]) == ("direction", 60, data.n_items)
+
+
+@pytest.mark.parametrize("negatives", [1, 2, 4])
+def test_the_number_of_negatives_does_not_turn_it_round(negatives: int) -> None:
+    """With one negative each, as many rows are pushed away as are pulled, or fewer: some are drawn twice."""
+    data = synthetic(users=60)
+    plan = {"batch": 4096, "optimiser": "adam", "lr": 0.05, "negatives": negatives}
+    fed = federation(phones(data), FedMF(data.n_items, 1, dim=8), GRADIENTS, None, **plan)
+    state = fed.run(fed.start(), rounds=10)
+    log = fed.clients.log
+    found = membership(see(fed, state), log.user, log.item, People.of(data), 100)
+    assert found is not None
+    assert found["direction"]["value"] > 0.9
 
 
 def test_noise_alone_tells_nothing_but_the_rows() -> None:

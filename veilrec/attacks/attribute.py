@@ -5,15 +5,16 @@ Papers: APM §3.3 (updates), PARD §II-B, Eq. 7 (parameters), Aegis §2.2 and Fe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from veilrec.attack import Attack, Seen, Task
+from veilrec.attack import Attack, Public, Seen, Task
 from veilrec.attacks import classifiers
-from veilrec.attacks.readings import Reading, read
+from veilrec.attacks.readings import Reading, read, refusal
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["AttributeInference"]
@@ -66,6 +67,12 @@ class AttributeInference(Attack):
 
     def stages(self, seen: Seen, task: Task) -> Tensor:
         return classifiers.staged(self.classifiers[0], self._read(seen).features, _job(task))
+
+    def refuses(self, public: Public | None, grants: Collection[str]) -> str:
+        missing = [n for n in self.classifiers if n.startswith("xgboost") and find_spec("xgboost") is None]
+        if missing:
+            return f"{missing[0]} needs a package: pip install 'veilrec[boost]'"
+        return "" if public is None else refusal(public, grants, self.reads, self.parts)
 
     def answers(self, seen: Seen, task: Task) -> bool:
         return task.classes > 0 or classifiers.CLASSIFIERS[self.classifiers[0]].values is not None

@@ -28,8 +28,8 @@ class Membership(Pairs):
     Attributes:
         by: ``rows``: whether the item's row was sent, or changed, at all. ``norms``: how far it moved.
             ``direction``: where it moved. Touched items are pulled to the user and negatives pushed away, so
-            their changes point to opposite sides of one line; the side of which fewer rows lie is taken for
-            the touched one, since a device draws more negatives than it has events.
+            their changes point to opposite sides of one line. The upload says how many events are behind it:
+            the side with about as many rows is the touched one.
     """
 
     by: Literal["rows", "norms", "direction"] = "direction"
@@ -50,7 +50,7 @@ class Membership(Pairs):
         row, change = value.row, _moved(public, exchange, name, value)  # [c, r], [c, r, d]
         norm = change.square().sum(-1).sqrt()
         score = {"rows": lambda: (norm > 0).float(), "norms": lambda: norm}.get(
-            self.by, lambda: _side(change, row >= 0)
+            self.by, lambda: _side(change, row >= 0, exchange.received.examples)
         )()
         found = score.new_zeros(len(row), spec.table + 1)
         found.scatter_(1, torch.where(row < 0, spec.table, row), score)
@@ -72,7 +72,7 @@ def _table(exchange: Exchange, name: str) -> Tensor:
     return sent.reshape(len(sent), -1)
 
 
-def _side(change: Tensor, there: Tensor) -> Tensor:
+def _side(change: Tensor, there: Tensor, examples: Tensor) -> Tensor:
     """``[c, r]`` the position of each row's change along the line on which they lie, touched ones positive.
 
     The line is the first principal direction of the unit changes, found by a few steps of the power method;
@@ -81,8 +81,8 @@ def _side(change: Tensor, there: Tensor) -> Tensor:
     unit = torch.nn.functional.normalize(change, dim=-1)
     line = _line(unit)
     along = (unit @ line[..., None]).squeeze(-1) * there  # [c, r] in -1 … 1
-    more = (along > 0).sum(1) > (along < 0).sum(1)
-    return torch.where(more[:, None], -along, along)
+    off = [((along > 0).sum(1) - examples).abs(), ((along < 0).sum(1) - examples).abs()]  # [c] each
+    return torch.where((off[1] < off[0])[:, None], -along, along)
 
 
 def _line(unit: Tensor, steps: int = 8) -> Tensor:

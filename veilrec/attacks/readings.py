@@ -5,7 +5,7 @@ Papers: APM §3.3 (updates), PARD §II-B (parameters), Aegis §2.2 and FedAU² �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +54,20 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
     """
     found: Reading = seen.once((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
     return found
+
+
+def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
+    """Why a reading cannot be made of a federation's uploads, whatever they turn out to hold; or nothing."""
+    uploaded = {part_of(n): spec for n, spec in public.schema.items() if n != "examples"}
+    if missing := [part for part in parts if part not in uploaded]:
+        return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
+    if name == "embeddings":
+        held = "user_vectors" in grants or bool(_exposed(public, parts))
+        return "" if held else 'no user vector is uploaded; grant "user_vectors", or read "updates"'
+    if public.seats.shape[1] > 1:
+        return f'{name} of a silo are those of all its users together; read "embeddings"'
+    tables = any(spec.table for spec in uploaded.values())
+    return "" if tables or name == "updates" else f'{name} need an item table; read "updates"'
 
 
 def covered(seen: Seen) -> Tensor:
@@ -224,7 +238,16 @@ def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
     if seen.granted.user_vectors is not None:
         return seen.granted.user_vectors.float()
     public = federation(seen)
-    names = [
+    names = _exposed(public, parts)
+    if not names:
+        return None
+    found: Tensor = seen.once(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
+    return found
+
+
+def _exposed(public: Public, parts: Sequence[str]) -> list[str]:
+    """The uploaded weights that have a row per user."""
+    return [
         name
         for name in public.schema
         if name != "examples"
@@ -232,10 +255,6 @@ def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
         and part.rows == "user"
         and (not parts or part_of(name) in parts)
     ]
-    if not names:
-        return None
-    found: Tensor = seen.once(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
-    return found
 
 
 def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:

@@ -53,8 +53,7 @@ def items_of(public: Public) -> int:
 def touches(seen: Seen, public: Public) -> Iterator[tuple[Exchange, Tensor, Tensor]]:
     """Each chunk of the probe with its users ``[c]`` and their items, ``[c, items]``.
 
-    The items that are granted (PARD's I'_u), or else the rows that stand out: by direction, the side of which
-    fewer rows were sent.
+    The items that are granted (PARD's I'_u), or else the rows that stand out by where they moved.
     """
     pairs = seen.granted.interactions
     granted = None if pairs is None else _Lists.of(*pairs, public.n_users)

@@ -93,7 +93,7 @@ def _table(found: Comparison) -> Table:
 def _leak(group: Group, leak: Leak | None) -> str:
     if leak is None:
         return "–"
-    mark = " turned" if leak.turned else ""
+    mark = " turned round" if leak.turned else ""
     return measure(leak.measure._asdict()) + mark + (" not ranked" if group.collapsed else "")
 
 

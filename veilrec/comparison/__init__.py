@@ -76,13 +76,16 @@ def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
         notes.append("No run was attacked: veilrec attack RUN says what each gives away.")
     elif without := [r.name for g in groups for r in g.runs.values() if audit not in r.result.privacy]:
         notes.append(f"Without audit {audit}: {', '.join(without)}.")
+    others = dict.fromkeys(n for g in groups for r in g.runs.values() for n in r.result.privacy if n != audit)
+    if audit and others:
+        notes.append(f"Also audited by {', '.join(others)}: see them with --audit NAME.")
     if told := _threat(groups, audit):
         notes.append(told)
     if any(leak.turned for group in groups for leak in group.leaks.values()):
         notes.append("Surely below chance is leakage too: such scores are turned round.")
     for group in groups:
         if group.collapsed:
-            many = f"{group.collapsed} of {len(group.runs)} runs" if len(group.runs) > 1 else "the run"
+            many = f"{group.collapsed} of {len(group.runs)} runs are" if len(group.runs) > 1 else "the run is"
             notes.append(f"{group.label}: {many} below the popularity floor; low leakage is not ranked.")
     if any(group.utility.low is None for group in groups):
         notes.append(f"No resamples of {metric} are in the results: no interval, and no difference claimed.")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from veilrec.comparison.groups import flat
 from veilrec.comparison.measures import Run
 from veilrec.errors import BadInput, nearest
+from veilrec.result import Result
 
-__all__ = ["chosen_audit", "refuse_mixtures"]
+__all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unlike"]
 
 OWN = "veilrec"  # the audit that is meant where nobody says which
 FREE = ("also", "attributes", "by_part", "membership", "permutations", "resamples")  # they change no score
+HIDDEN = ("data",)  # of which the values say nothing to a reader
+COUNTED = {
+    "kind": "kind",
+    "classes": "classes",
+    "counts": "numbers of users by class",
+    "known": "number of known users",
+    "targets": "number of attacked users",
+}
 
 
 def refuse_mixtures(runs: Sequence[Run]) -> None:
@@ -23,7 +32,7 @@ def refuse_mixtures(runs: Sequence[Run]) -> None:
     for run in runs[1:]:
         for what, one, other in (
             ("data", first.result.data_fingerprint, run.result.data_fingerprint),
-            ("data split (data.split_seed)", _split_seed(first), _split_seed(run)),
+            ("data split (data.split_seed)", _split_seed(first.result), _split_seed(run.result)),
             ("utility protocol", first.result.utility.protocol, run.result.utility.protocol),
             ("set of tested users", first.result.utility.users, run.result.utility.users),
         ):
@@ -41,43 +50,98 @@ def _told(what: str, first: Run, run: Run, one: Any, other: Any) -> str:
     return f": {other}; not {one}"
 
 
-def _split_seed(run: Run) -> Any:
-    return run.result.settings.get("data", {}).get("split_seed", 0)
-
-
 def chosen_audit(runs: Sequence[Run], told: str) -> str:
-    """The audit to show: as told, our own, or the only one that all runs have."""
+    """The audit to show: as told, our own, or the only one that all runs have; of a single run the first."""
     names = list(dict.fromkeys(name for run in runs for name in run.result.privacy))
     if told and told not in names:
         fix = nearest(told, names) if names else "attack the runs first: veilrec attack RUN"
         raise BadInput("--audit", f'no run has an audit "{told}"', fix)
     common = [name for name in names if all(name in run.result.privacy for run in runs)]
-    if not told and OWN not in names and len(common or names) > 1:
+    if not told and OWN not in names and len(common or names) > 1 and len(runs) > 1:
         raise BadInput("--audit", f"several audits: {', '.join(names)}", "choose one with --audit NAME")
-    chosen = told or (OWN if OWN in names else "".join(common or names))
-    having = [run for run in runs if chosen in run.result.privacy]
-    for run in having[1:]:
-        _refuse_other_threat(having[0], run, chosen)
+    chosen = told or (OWN if OWN in names else next(iter(common or names), ""))
+    _refuse_other_audits([run for run in runs if chosen in run.result.privacy], chosen)
     return chosen
 
 
-def _refuse_other_threat(first: Run, run: Run, audit: str) -> None:
-    one, other = (each.result.privacy[audit] for each in (first, run))
-    parts = [{**flat(each["threat"]), "grants": each.get("grants")} for each in (one, other)]
-    for key in {**parts[0], **parts[1]}:
-        mine, theirs = (part.get(key) for part in parts)
-        if mine != theirs and not key.startswith(FREE):
-            what = f"audit {audit} was made with another {key} than in {first.name}: {theirs}; not {mine}"
-            raise BadInput(run.name, what, "attack both alike: veilrec attack RUN")
-    for name in set(one["attributes"]) & set(other["attributes"]):
-        mine, theirs = (each["attributes"][name] for each in (one, other))
-        if mine.get("classes") != theirs.get("classes"):
-            what = f"{name} has other classes than in {first.name}"
-            raise BadInput(run.name, what, "compare runs on the same attributes")
-        if (able := _families(mine)) != (others := _families(theirs)):
-            what = f"{name} was attacked by {others or 'nobody'}, in {first.name} by {able or 'nobody'}"
-            raise BadInput(run.name, what, "the worst of fewer looks safer: attack both alike")
+def _refuse_other_audits(runs: Sequence[Run], audit: str) -> None:
+    """Every run against the first, and against the first of its seed."""
+    first: dict[Any, Run] = {}
+    for run in runs:
+        for other in dict.fromkeys((runs[0].name, first.setdefault(_seed(run.result), run).name)):
+            one = next(known for known in runs if known.name == other)
+            if what := unlike(one.result, run.result, audit):
+                raise BadInput(
+                    run.name,
+                    f"audit {audit} was not made as in {one.name}: {what}",
+                    "attack both alike: veilrec attack RUN",
+                )
 
 
-def _families(attribute: Mapping[str, Any]) -> str:
-    return ", ".join(sorted((attribute.get("verdict") or {}).get("families", ())))
+def unlike(one: Result, other: Result, audit: str, attribute: str = "") -> str:
+    """What keeps the audits of two runs from being compared, in a few words; empty where nothing does.
+
+    With `attribute` only what concerns that one. Runs of one seed are a pair, so that their audits must have
+    drawn the same known users and given attackers the same luck.
+    """
+    for what, mine, theirs in _sides(one, other, audit, attribute):
+        if mine != theirs:
+            return f"another {what}" if what in HIDDEN else f"another {what}: {_plain(theirs)}; not {_plain(mine)}"
+    return ""
+
+
+def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[tuple[str, Any, Any]]:
+    """Everything that must be the same: what it is, in the one, in the other."""
+    first, second = (result.privacy[audit] for result in (one, other))
+    yield "data", one.data_fingerprint, other.data_fingerprint
+    yield "data split (data.split_seed)", _split_seed(one), _split_seed(other)
+    yield "set of tested users", one.utility.users, other.utility.users
+    mine, theirs = threat_of(first), threat_of(second)
+    yield from ((key, mine.get(key), theirs.get(key)) for key in {**mine, **theirs})
+    if _seed(one) == _seed(other):
+        yield "seed of the audit", *(r.privacy[audit].get("seed", _seed(r)) for r in (one, other))
+    for name in _both(first, second, attribute):
+        entries = [each["attributes"][name] for each in (first, second)]
+        for key, what in COUNTED.items():
+            yield f"{what} of {name}", entries[0].get(key), entries[1].get(key)
+        yield f"list of attackers on {name}", *(attackers_of(entry) for entry in entries)
+
+
+def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an audit that can change a score, with what it grants."""
+    told = {key: value for key, value in flat(audit.get("threat") or {}).items() if not key.startswith(FREE)}
+    return {**told, "grants": list(audit.get("grants") or ()), "oracle": bool(audit.get("oracle"))}
+
+
+def attackers_of(entry: Mapping[str, Any]) -> list[str]:
+    """Who tried: ``updates/logistic (linear)``; the order says nothing."""
+    tried = sorted(_attacker(one) for one in entry.get("attackers") or ())
+    families = sorted((entry.get("verdict") or {}).get("families", ()))
+    return [*tried, *([f"families {', '.join(map(str, families))}"] if families else [])]
+
+
+def _attacker(one: Mapping[str, Any]) -> str:
+    parts = "+".join(map(str, one.get("parts") or ()))
+    reads = f"{one.get('reads', '')}{f'[{parts}]' if parts else ''}"
+    who = one.get("classifier") or one.get("name", "")
+    return f"{reads}/{who} ({one.get('family', '')})" if reads else f"{who} ({one.get('family', '')})"
+
+
+def _both(first: Mapping[str, Any], second: Mapping[str, Any], attribute: str) -> list[str]:
+    there = [name for name in first.get("attributes") or {} if name in (second.get("attributes") or {})]
+    return [name for name in there if attribute in ("", name)]
+
+
+def _plain(value: Any) -> str:
+    """A value in a line: of lists the entries, of an empty one that it is."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "nothing"
+    return str(value)
+
+
+def _split_seed(result: Result) -> Any:
+    return (result.settings.get("data") or {}).get("split_seed", 0)
+
+
+def _seed(result: Result) -> Any:
+    return result.settings.get("seed", 0)

@@ -9,11 +9,12 @@ from typing import Any
 from veilrec.comparison.measures import Leak, Measure, Run, epsilon_of, interval, leak_of, usefulness
 from veilrec.errors import BadInput
 
-__all__ = ["Group", "flat", "group_of", "grouped"]
+__all__ = ["ASIDE", "Group", "defences", "defended", "flat", "group_of", "grouped", "labels"]
 
 ASIDE = {"attack", "record", "seed", "seeds", "sweep", "threat"}  # sections that change no training
 IDLE = {"data.path", "plan.workers", "plugin.path"}
 UNDEFENDED = {"none", "undefended"}
+MOST_TOLD = 3  # settings in a label
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ def grouped(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any], dict[int, Ru
     names = dict.fromkeys(name for told in whole.values() for name in told)
     differ = [name for name in names if len({repr(told.get(name)) for told in whole.values()}) > 1]
     apart = {key: {name: told[name] for name in differ if name in told} for key, told in whole.items()}
-    return [(_label(whole[key], apart[key]), apart[key], mine) for key, mine in found.items()]
+    called = labels([next(iter(mine.values())).result.settings for mine in found.values()])
+    return [(label, apart[key], mine) for label, (key, mine) in zip(called, found.items(), strict=True)]
 
 
 def group_of(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: str, audit: str) -> Group:
@@ -72,7 +74,7 @@ def group_of(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: 
         interval([float(r.utility.test[metric]) for r in results], [usefulness(r, metric) for r in results]),
         {name: leak for name, leak in leaks.items() if leak is not None},
         None if None in epsilons else max(e for e in epsilons if e is not None),
-        not _defences(results[0].settings) <= UNDEFENDED,
+        defended(results[0].settings),
         sum(result.utility.collapsed for result in results),
     )
 
@@ -91,18 +93,34 @@ def flat(value: Any, lead: str = "") -> dict[str, Any]:
     return found
 
 
-def _label(settings: Mapping[str, Any], apart: Mapping[str, Any]) -> str:
-    """The defences, then whatever else sets a group apart: ``laplace (scale 0.1)``."""
-    defences = [str(v) for k, v in settings.items() if k.startswith("defence.") and k.endswith(".name")]
-    head = " + ".join(defences) or "no defence"
-    rest = {k: v for k, v in apart.items() if not (k.startswith("defence.") and k.endswith(".name"))}
-    ends = [key.rpartition(".")[2] for key in rest]
-    told = [
-        f"{end if ends.count(end) == 1 else key} {value}"
-        for (key, value), end in zip(rest.items(), ends, strict=True)
-    ]
-    return f"{head} ({', '.join(told)})" if told else head
+def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each run its defence, after the model where models differ; and what sets namesakes apart."""
+    models = [str((one.get("model") or {}).get("name", "")) for one in settings]
+    names = [" + ".join(defences(one)) or "none" for one in settings]
+    names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]
+    if len(set(models)) > 1:
+        names = [f"{model}, {name}" for model, name in zip(models, names, strict=True)]
+    flats = [flat({k: v for k, v in one.items() if k not in ASIDE}) for one in settings]
+    told = [f"{name}{_apart(k, names, flats)}" for k, name in enumerate(names)]
+    return [label if told.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(told)]
 
 
-def _defences(settings: Mapping[str, Any]) -> set[str]:
-    return {str(entry.get("name", "")).casefold() for entry in settings.get("defence", ())}
+def _apart(k: int, names: Sequence[str], flats: Sequence[Mapping[str, Any]]) -> str:
+    """`` (scale 0.02)``: the settings by which one differs from others of its name."""
+    alike = [other for name, other in zip(names, flats, strict=True) if name == names[k]]
+    differ = [key for key, value in flats[k].items() if any(other.get(key) != value for other in alike)]
+    told = [f"{key.rsplit('.', 1)[-1].replace('_', ' ')} {flats[k][key]}" for key in differ]
+    rest = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
+    return f" ({', '.join(told[:MOST_TOLD] + rest)})" if told else ""
+
+
+def defences(settings: Mapping[str, Any]) -> list[str]:
+    """The names of the defences, in order."""
+    found = settings.get("defence") or []
+    entries = list(found) if isinstance(found, list | tuple) else [found]
+    return [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
+
+
+def defended(settings: Mapping[str, Any]) -> bool:
+    """Whether any defence acts."""
+    return any(name.casefold() not in UNDEFENDED for name in defences(settings))

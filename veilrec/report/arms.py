@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from veilrec.comparison.groups import UNDEFENDED
+from veilrec.comparison.alike import attackers_of, threat_of
+from veilrec.comparison.groups import ASIDE, defended, labels
 from veilrec.comparison.groups import flat as trained
 from veilrec.report.measures import Measure, pool, read
 from veilrec.result import Result
@@ -16,8 +17,6 @@ from veilrec.result import Result
 __all__ = ["Arm", "Family", "families", "flat"]
 
 Named = tuple[str, Result]
-ASIDE = {"attack", "record", "seed", "seeds", "sweep", "threat"}  # what was attacked stands in the audits
-MOST_TOLD = 3  # settings in a label
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class Arm:
     @property
     def defended(self) -> bool:
         """Whether any defence acts."""
-        return any(_name(entry).casefold() not in UNDEFENDED for entry in _defences(self.first))
+        return defended(self.first.settings)
 
     @property
     def collapsed(self) -> int:
@@ -83,7 +82,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Family:
-    """Arms whose numbers compare: the same data, the same utility protocol, the same metric."""
+    """Arms whose numbers compare: the same data and split, the same utility protocol, users and metric."""
 
     arms: tuple[Arm, ...]
 
@@ -159,51 +158,21 @@ def flat(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
 def _alike(result: Result) -> str:
     """Equal for two runs that differ by nothing but their seed, and by what changes no number."""
     settings = trained({name: value for name, value in result.settings.items() if name not in ASIDE})
-    threats = {name: [audit.get("threat"), audit.get("grants")] for name, audit in result.privacy.items()}
+    threats = {
+        name: [threat_of(audit), {a: attackers_of(e) for a, e in (audit.get("attributes") or {}).items()}]
+        for name, audit in result.privacy.items()
+    }
     return _comparable(result) + json.dumps([settings, threats], sort_keys=True, default=str)
 
 
 def _comparable(result: Result) -> str:
-    return json.dumps([result.data_fingerprint, result.utility.protocol, result.utility.select])
+    utility, split = result.utility, (result.settings.get("data") or {}).get("split_seed", 0)
+    return json.dumps([result.data_fingerprint, split, utility.protocol, utility.select, utility.users])
 
 
 def _arms(cells: Sequence[Sequence[Named]]) -> tuple[Arm, ...]:
-    labels = _labels([cell[0][1] for cell in cells])
+    called = labels([cell[0][1].settings for cell in cells])
     return tuple(
         Arm(label, number, tuple(cell))
-        for number, (label, cell) in enumerate(zip(labels, cells, strict=True))
+        for number, (label, cell) in enumerate(zip(called, cells, strict=True))
     )
-
-
-def _labels(results: Sequence[Result]) -> list[str]:
-    """The defence of each, after the model where models differ; and what else differs between namesakes."""
-    models = [str(result.settings.get("model", {}).get("name", "")) for result in results]
-    names = [" + ".join(_name(entry) for entry in _defences(result)) or "none" for result in results]
-    names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]
-    if len(set(models)) > 1:
-        names = [f"{model}, {name}" for model, name in zip(models, names, strict=True)]
-    settings = [trained(result.settings) for result in results]
-    labels = [f"{name}{_apart(k, names, settings)}" for k, name in enumerate(names)]
-    return [label if labels.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(labels)]
-
-
-def _apart(k: int, names: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> str:
-    """`` (scale 0.02)``: the settings by which one differs from others of its name."""
-    alike = [other for name, other in zip(names, settings, strict=True) if name == names[k]]
-    differing = [
-        key
-        for key, value in settings[k].items()
-        if key.split(".")[0] not in ASIDE and any(other.get(key) != value for other in alike)
-    ]
-    told = [f"{key.rsplit('.', 1)[-1].replace('_', ' ')} {settings[k][key]}" for key in differing]
-    rest = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
-    return f" ({', '.join(told[:MOST_TOLD] + rest)})" if told else ""
-
-
-def _defences(result: Result) -> list[Any]:
-    entries = result.settings.get("defence") or []
-    return list(entries) if isinstance(entries, list | tuple) else [entries]
-
-
-def _name(entry: Any) -> str:
-    return str(entry.get("name", "")) if isinstance(entry, Mapping) else str(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,15 +10,16 @@ from typing import Any
 
 import torch
 
-from veilrec.attack import Attack
+from veilrec.attack import Attack, Public
+from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.probe import see
+from veilrec.probe import public, see
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.runs.lab import Audit, People, audit
 from veilrec.runs.presets import OWN, PRESETS, preset
 from veilrec.runs.touches import membership
-from veilrec.runs.trials import goals_of
+from veilrec.runs.trials import goals_of, trial_of
 from veilrec.threat import Threat
 from veilrec.transcript import Transcript
 
@@ -51,24 +53,27 @@ class Examiner:
         own = Audit(CUSTOM, threat, attacks) if attacks else replace(PRESETS[OWN], threat=threat)
         return cls(data, (own, *(preset(name, threat.attributes) for name in threat.also)), seed)
 
-    def check(self) -> None:
-        """Find out before any training whether there is anything to attack.
+    def check(self, federation: Federation) -> None:
+        """Find out before any training whether there is anything to attack, and anything to attack it with.
 
         Raises:
-            BadInput: Where an attribute is unknown, or too few users have a label.
+            BadInput: Where an attribute is unknown, too few users have a label, or no attack can look.
         """
-        people = People.of(self.data)
-        there = torch.ones(self.data.n_users, dtype=torch.bool)
-        for one in self.audits if self.data.attributes or self.data.values else ():
-            goals_of(people, one.threat, there)
+        people, known = People.of(self.data), public(federation)
+        there = torch.zeros(self.data.n_users, dtype=torch.bool)
+        seats = known.seats[federation.able.cpu()]
+        there[seats[seats >= 0]] = True
+        for one in self.audits:
+            goals = goals_of(people, one.threat, there)
+            for goal, repeat in itertools.product(goals, range(one.threat.repeats)):
+                trial_of(goal, one.threat, people.tags, self.seed, repeat)
+            fitting(one, known)
 
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
     ) -> dict[str, Any]:
-        """Every audit's findings, by its name; nothing where the data has no attribute."""
-        if not self.data.attributes and not self.data.values:
-            return {}
-        found, people = {}, People.of(self.data)
+        """Every audit's findings, by its name."""
+        found, people, known = {}, People.of(self.data), public(federation)
         for one in self.audits:
             transcript = Transcript.open(kept) if kept is not None and kept.is_file() else None
             seen = see(federation, state, one.threat.grants, transcript)
@@ -76,7 +81,7 @@ class Examiner:
             def tell(name: str, done: int, total: int, title: str = one.name) -> None:
                 progress(f"attack by {title}: {name}", done, total, None)
 
-            report = audit(seen, people, one.threat, one.attacks, self.seed, tell)
+            report = audit(seen, people, one.threat, fitting(one, known), self.seed, tell)
             report["sees"] = f"one upload of every user on the state of round {round}, after every defence"
             if one.threat.membership:
                 train = federation.clients.log
@@ -84,3 +89,17 @@ class Examiner:
                 report["membership"] = membership(seen, *touched, people, one.threat.resamples)
             found[one.name] = report
         return found
+
+
+def fitting(one: Audit, known: Public) -> dict[str, Attack]:
+    """The attacks of an audit that can look at such a federation.
+
+    Raises:
+        BadInput: Where none can, or where one cannot that somebody asked for by name.
+    """
+    reasons = {name: attack.refuses(known, one.threat.grants) for name, attack in one.attacks.items()}
+    for name, reason in reasons.items():
+        if reason and (not one.picks or all(reasons.values())):
+            what, _, fix = reason.partition("; ")
+            raise BadInput(f"attack {name} of {one.name}", what, fix or "choose other attacks")
+    return {name: attack for name, attack in one.attacks.items() if not reasons[name]}

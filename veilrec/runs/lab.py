@@ -19,6 +19,7 @@ from veilrec.runs import verdict
 from veilrec.runs.trials import Goal, People, Trial, goals_of, trial_of
 from veilrec.runs.verdict import Tried
 from veilrec.threat import Threat
+from veilrec.workers import workers
 
 __all__ = ["Audit", "People", "audit"]
 
@@ -28,11 +29,17 @@ PART_BY = "logistic"  # who attacks each part of the model alone
 
 @dataclass(frozen=True)
 class Audit:
-    """Attacks and the protocol they are run by, under a name."""
+    """Attacks and the protocol they are run by, under a name.
+
+    Attributes:
+        name, threat, attacks: What it is called, the protocol, and who attacks.
+        picks: Whether attacks that cannot look at a federation are left out; else they are an error.
+    """
 
     name: str
     threat: Threat
     attacks: Mapping[str, Attack]
+    picks: bool = False
 
 
 def audit(
@@ -74,6 +81,7 @@ def audit(
     }
     return {
         "threat": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(threat).items()},
+        "seed": seed,
         "grants": [GRANTS[grant] for grant in threat.grants],
         "oracle": threat.selection == "oracle" or any(attack.oracle for attack in several.values()),
         "attributes": found,
@@ -120,9 +128,12 @@ def _try(
         held = [_checked(name, next(inside), shape) for _ in trial.inner] if choosing else []
         outside = _outside(trial, held) if held else float("nan")
         grouped.setdefault(trial.goal.name, []).append((trial, _checked(name, score, shape), outside))
+    notes = attack.notes(seen)
     for runs in grouped.values():
         goal, seconds = runs[0][0].goal, each * len(runs)
-        yield goal, verdict.judged(name, attack, seen, goal, runs, people, threat, seconds)
+        with workers(1):  # many small sums: two threads would spend their time waiting for each other
+            one = verdict.judged(name, attack, notes, goal, runs, people, threat, seconds)
+        yield goal, one
 
 
 def _outside(trial: Trial, held: Sequence[Tensor]) -> float:

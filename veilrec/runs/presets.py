@@ -31,7 +31,9 @@ PRESETS = {
             "updates": AttributeInference("updates", classifiers=QUICK),
             "profile": AttributeInference("profile", classifiers=QUICK),
             "parameters": AttributeInference("parameters", classifiers=WORST),
+            "embeddings": AttributeInference("embeddings", classifiers=WORST),  # where vectors are uploaded
         },
+        picks=True,
     ),
     # Eq. 7: user vector ⊕ mean vector of the granted items; 20 % known, one split, best test epoch of 150.
     "pard": Audit(

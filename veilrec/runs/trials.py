@@ -18,6 +18,8 @@ from veilrec.threat import Draw, Threat
 
 __all__ = ["Goal", "People", "Trial", "goals_of", "trial_of"]
 
+FEWEST = 2  # targets without whom there is nothing to measure
+
 
 @dataclass(frozen=True)
 class People:
@@ -107,9 +109,19 @@ def trial_of(goal: Goal, threat: Threat, tags: Tensor, seed: int, repeat: int) -
     """One draw of known and target users; every draw of a seed differs, and is the same for every attack."""
     keys = Keys.seed(seed).fold("attack").fold(goal.name).fold(repeat)
     draw, own = threat.draw(goal.label, tags, keys), seed * 1000 + repeat
+    _check_draw(goal, draw, threat)
     task = Task(draw.hide(goal.label), goal.classes, own, goal.name)
     inner = [
         (Task(known, goal.classes, own, goal.name), held)
         for known, held in draw.folds(goal.label, tags, keys, threat.folds)
     ]
     return Trial(goal, draw, task, inner)
+
+
+def _check_draw(goal: Goal, draw: Draw, threat: Threat) -> None:
+    """Refuse a draw from which nothing can be learned, or in which nobody is left to attack."""
+    known, targets = goal.label[draw.known], int(draw.target.sum())
+    if len(known) < threat.folds or len(known.unique()) < 2 or targets < FEWEST:
+        kinds = len(known.unique())
+        what = f"{len(known)} users with {kinds} values of {goal.name} would be known, {targets} attacked"
+        raise BadInput("threat.known", what, "choose another share, other attributes, or stratified draws")

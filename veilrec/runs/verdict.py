@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.attack import Attack, Seen
+from veilrec.attack import Attack
 from veilrec.keys import Keys
 from veilrec.metrics import inference as measures
 from veilrec.metrics.resampling import Measured, mean, summary
+from veilrec.runs.sentences import sentence
 from veilrec.runs.trials import Goal, People, Trial
 from veilrec.threat import Threat
 
@@ -33,7 +34,7 @@ class Tried(NamedTuple):
     name: str
     attack: Attack
     scores: dict[str, Measured]
-    p: float
+    p: float | None
     validation: float
     seconds: float
     notes: dict[str, Any]
@@ -50,7 +51,7 @@ def main_score(truth: Tensor, scores: Tensor) -> float:
 def judged(
     name: str,
     attack: Attack,
-    seen: Seen,
+    notes: dict[str, Any],
     goal: Goal,
     answers: Sequence[Answer],
     people: People,
@@ -66,8 +67,9 @@ def judged(
     merged = {key: measures.combine([one[key] for one in each]) for key in each[0]}
     inner = [outside for _, _, outside in answers if not math.isnan(outside)]
     validation = sum(inner) / len(inner) if inner else math.nan
-    p = _p(goal, answers, threat)
-    return Tried(name, attack, merged, p, validation, seconds, attack.notes(seen), list(answers))
+    oracle = threat.selection == "oracle" or attack.oracle  # whose p-value would mean nothing
+    p = None if oracle else _p(goal, answers, threat)
+    return Tried(name, attack, merged, p, validation, seconds, notes, list(answers))
 
 
 def _p(goal: Goal, answers: Sequence[Answer], threat: Threat) -> float:
@@ -96,7 +98,7 @@ def attribute(
         "groups": [],
     }
     if worst is not None:
-        found["verdict"] = _verdict(goal, worst, tried, found["floors"])
+        found["verdict"] = _verdict(goal, worst, tried, found["floors"], threat)
         found["groups"] = _groups(goal, worst, people, threat) if goal.classes else []
     return found
 
@@ -155,11 +157,14 @@ def _worst(tried: Sequence[Tried]) -> Tried | None:
     return max(real, key=distance)
 
 
-def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried], floors: Mapping[str, Any]) -> dict[str, Any]:
+def _verdict(
+    goal: Goal, worst: Tried, tried: Sequence[Tried], floors: Mapping[str, Any], threat: Threat
+) -> dict[str, Any]:
     key = "auc" if goal.classes else "spearman"
     measured = worst.scores[key]
     leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
-    leaning = leaning if worst.p < SURE else "none"  # an interval alone would cry wolf once in twenty
+    sure = worst.p is None or worst.p < SURE  # an interval alone would cry wolf once in twenty
+    leaning = leaning if sure else "none"
     families = sorted({one.attack.family for one in tried} - {"floor"})
     return {
         "attacker": worst.name,
@@ -168,56 +173,8 @@ def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried], floors: Mapping[s
         key: told(measured),
         "leaning": leaning,
         "replicates": [round(float(value), DIGITS) for value in measured.replicates],
-        "sentence": _sentence(goal, worst, leaning, floors, len(families)),
+        "sentence": sentence(goal, worst, leaning, floors, len(families), threat),
     }
-
-
-def _sentence(goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int) -> str:
-    """The finding in plain words."""
-    reads = getattr(worst.attack, "reads", "")
-    sight = SIGHTS.get(reads, "uploads")
-    who = f"An attacker who sees the {sight}"
-    if not goal.classes:
-        off, floor = worst.scores["mae"].value, floors["median"]["mae"]
-        return f"{who} guesses {goal.name} to within {off:.1f} on average; without looking: {floor:.1f}."
-    auc = worst.scores["auc"]
-    if leaning == "none":
-        name = "No attacker" if families > 1 else "The one attacker"
-        verb = "finds" if families > 1 else "does not find"
-        return (
-            f"{name} of {families} famil{'ies' if families > 1 else 'y'} {verb} {goal.name} in the "
-            f"{sight}: AUC {auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}], chance 0.50."
-        )
-    if leaning == "below":
-        return (
-            f"{who} ranks {goal.name} the wrong way round more often than chance (AUC {auc.value:.2f}): "
-            f"whoever turns the answer round has learned it."
-        )
-    right, majority = worst.scores["micro_f1"], floors["majority"]["micro_f1"]
-    most = str(goal.names[int(torch.bincount(goal.label[goal.label >= 0]).argmax())])
-    if right.low > majority:
-        return (
-            f"{who} guesses {goal.name} right for {round(100 * right.value)} of 100 users; "
-            f"always guessing {most}: {round(100 * majority)}."
-        )
-    pair = (
-        f"a {goal.names[0]} and a {goal.names[1]} user"
-        if goal.classes == 2
-        else f"two users of different {goal.name}"
-    )
-    return (
-        f"{who}, given {pair}, says which is which {round(100 * auc.value)} times of 100 (chance: 50); "
-        f"guessing everyone's {goal.name} it is right for {round(100 * right.value)} of 100, "
-        f"always guessing {most} for {round(100 * majority)}."
-    )
-
-
-SIGHTS = {
-    "updates": "uploads",
-    "parameters": "uploads",
-    "profile": "uploads",
-    "embeddings": "user vectors",
-}
 
 
 def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[dict[str, Any]]:
