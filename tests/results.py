@@ -40,7 +40,16 @@ def attribute(auc: float, replicates: Sequence[float], leaning: str = "", **chan
             "uniform": {"micro_f1": 0.5, "balanced_accuracy": 0.5, "macro_f1": 0.5, "auc": 0.5},
         },
         "attackers": [
-            {"name": "updates/logistic", "family": "linear", "oracle": False, "scores": scores, "p": 0.001},
+            {
+                "name": "updates/logistic",
+                "reads": "updates",
+                "parts": [],
+                "classifier": "logistic",
+                "family": "linear",
+                "oracle": False,
+                "scores": scores,
+                "p": 0.001,
+            },
         ],
         "verdict": {
             "attacker": "updates/logistic",

@@ -15,6 +15,7 @@ from torch import Tensor
 from tests.worlds import checkerboard
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.attribute import AttributeInference
+from veilrec.attacks.dlg import iDLG
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.experiment import Experiment
@@ -183,6 +184,7 @@ def test_the_probe_is_kept_with_the_declared_schema_and_counted_nowhere(tmp_path
         ({"attacks": {"a": AttributeInference("updates", ("mlpp",))}}, 'no part "mlpp" is uploaded'),
         ({"attacks": {"a": AttributeInference("updates")}, "silos": 4}, "of a silo"),
         ({"silos": 4}, "silo|user vector"),
+        ({"attacks": {"a": iDLG()}}, "attack a: can say nothing about gender"),
         ({"threat": Threat(known=0.98)}, r"threat\.known"),
     ],
 )

@@ -60,7 +60,7 @@ def test_student_is_students(freedom: int) -> None:
 
 def test_runs_that_differ_by_seed_are_one_group() -> None:
     groups = grouped(named(*(result(defence, seed) for defence in (None, LAPLACE) for seed in (0, 1, 2))))
-    assert [label for label, _, _ in groups] == ["none", "laplace (scale 0.1)"]
+    assert [label for label, _, _ in groups] == ["no defence", "laplace"]
     assert [list(runs) for _, _, runs in groups] == [[0, 1, 2]] * 2
 
 
@@ -69,9 +69,12 @@ def test_a_label_names_what_differs_and_nothing_else() -> None:
         replace(result(), settings={**result().settings, "model": {"name": "FedMF", "dim": dim}})
         for dim in (8, 16)
     )
-    assert [label for label, _, _ in grouped(named(small, large))] == ["none (dim 8)", "none (dim 16)"]
+    assert [label for label, _, _ in grouped(named(small, large))] == [
+        "no defence (dim 8)",
+        "no defence (dim 16)",
+    ]
     chained = replace(result(), settings={**result().settings, "defence": [{"name": "early_stop"}, LAPLACE]})
-    assert grouped(named(chained))[0][0] == "early_stop + laplace"
+    assert grouped(named(chained))[0][0] == "early stop + laplace"
 
 
 def test_attacks_and_workers_do_not_split_a_group() -> None:
@@ -88,9 +91,9 @@ def test_a_difference_is_claimed_with_its_numbers_and_from_the_better_side() -> 
     high = [result(None, seed, ndcg=0.3, auc=0.78) for seed in (0, 1, 2)]
     leak, useful = said(*high, *low)
     assert leak.startswith(
-        "laplace (scale 0.1) leaks less gender than none: AUC 0.610 against 0.780, difference -0.170 [-0.170,"
+        "laplace leaks less gender than no defence: AUC 0.610 against 0.780, difference -0.170 [-0.170,"
     )
-    assert useful.startswith("none recommends better than laplace (scale 0.1): ndcg@10 0.300 against 0.250")
+    assert useful.startswith("no defence recommends better than laplace: ndcg@10 0.300 against 0.250")
     assert "one seed" not in leak
 
 
@@ -108,7 +111,7 @@ def test_pairs_cancel_the_luck_of_the_users() -> None:
 def test_seeds_that_disagree_show_nothing() -> None:
     one = [result(None, seed, auc=value) for seed, value in enumerate((0.70, 0.78, 0.74))]
     other = [result(LAPLACE, seed, auc=value) for seed, value in enumerate((0.69, 0.70, 0.735))]
-    assert said(*one, *other)[0].startswith("gender: no difference shown between none and laplace")
+    assert said(*one, *other)[0].startswith("gender: no difference shown between no defence and laplace")
 
 
 def test_one_seed_claims_only_about_two_runs() -> None:
@@ -129,7 +132,7 @@ def test_below_chance_is_leakage_too() -> None:
     found = compare(named(*(result(None, seed, auc=0.6) for seed in (0, 1, 2)), *turned))
     assert found.groups[1].leaks["gender"].turned
     assert found.groups[1].leaks["gender"].measure.value == pytest.approx(0.8)
-    assert found.statements[0].sentence.startswith("none leaks less gender than laplace")
+    assert found.statements[0].sentence.startswith("no defence leaks less gender than laplace")
     assert any("turned round" in note for note in found.notes)
 
 
@@ -138,7 +141,7 @@ def test_a_collapsed_run_is_not_ranked() -> None:
     broken = [replace(one, utility=replace(one.utility, collapsed=True)) for one in broken]
     found = compare(named(*(result(None, seed) for seed in (0, 1, 2)), *broken))
     assert found.statements[0].sentence.startswith(
-        "gender: not ranked: below the popularity floor, so not learned: laplace (scale 0.1) (3 of 3"
+        "gender: not ranked: below the popularity floor, so not learned: laplace (3 of 3"
     )
     assert not found.statements[0].shown
     assert found.statements[1].shown, "that it is less useful may be said"
@@ -151,7 +154,7 @@ def test_many_groups_are_held_against_the_undefended_one() -> None:
     ]
     found = compare(named(*runs, *(result(None, seed) for seed in (0, 1, 2))))
     assert {frozenset((s.first, s.second)) for s in found.statements} == {
-        frozenset(("none", f"laplace (scale {scale})")) for scale in (0.1, 0.2, 0.3)
+        frozenset(("no defence", f"laplace (scale {scale})")) for scale in (0.1, 0.2, 0.3)
     }
 
 
@@ -274,13 +277,13 @@ def test_what_was_measured_differently_is_not_merged() -> None:
         r"another set of tested users than runs/0: 12; not 943": replace(
             base, utility=replace(base.utility, users=12)
         ),
-        r"audit veilrec was made with another known than in runs/0: 0.5; not 0.2": replace(
+        r"audit veilrec was not made as in runs/0: another known: 0.5; not 0.2": replace(
             result(LAPLACE), privacy={"veilrec": {**base.privacy["veilrec"], "threat": {"known": 0.5}}}
         ),
-        r"audit veilrec was made with another grants": replace(
+        r"runs/1: audit veilrec was not made as in runs/0: another grants: everything; not nothing": replace(
             result(LAPLACE), privacy={"veilrec": {**base.privacy["veilrec"], "grants": ["everything"]}}
         ),
-        r"gender has other classes than in runs/0": replace(
+        r"another classes of gender: f, m; not female, male": replace(
             result(LAPLACE), privacy={"veilrec": audit({"gender": attribute(0.8, [], classes=["f", "m"])})}
         ),
         r"the same settings and seed as runs/0; name each run once": base,
@@ -290,11 +293,81 @@ def test_what_was_measured_differently_is_not_merged() -> None:
             compare(named(base, other))
 
 
+def reattacked(**changes: Any) -> Result:
+    """A defended run whose audit has the usual name and was made in another way."""
+    made = result(LAPLACE, auc=0.6)
+    return replace(made, privacy={"veilrec": {**made.privacy["veilrec"], **changes}})
+
+
+def attacked_by(**changes: Any) -> dict[str, Any]:
+    entry = attribute(0.6, spread(0.6, seed=1))
+    entry["attackers"] = [{**entry["attackers"][0], **changes}]
+    return {"attributes": {"gender": entry}}
+
+
+UNLIKE = {
+    "another known: 0.05; not 0.2": {"threat": {"known": 0.05, "repeats": 1, "selection": "last"}},
+    "another selection: oracle; not last": {"threat": {"known": 0.2, "repeats": 1, "selection": "oracle"}},
+    "another seed of the audit: 7; not 0": {"seed": 7},
+    r"other attackers on gender: with parameters/logistic \(linear\), without updates/logistic \(linear\)": (
+        attacked_by(reads="parameters")
+    ),
+    r"with updates\[item\]/logistic \(linear\), without": attacked_by(parts=["item"]),
+    r"with updates/knn \(linear\)": attacked_by(classifier="knn"),
+    r"with updates/logistic \(neural\)": attacked_by(family="neural"),
+    "another number of attacked users of gender: 12; not 754": {
+        "attributes": {"gender": attribute(0.6, spread(0.6, seed=1), targets=12)}
+    },
+}
+
+
+@pytest.mark.parametrize("expected", UNLIKE)
+def test_audits_of_one_name_that_were_not_made_alike_are_no_claim(expected: str) -> None:
+    assert "leaks less" in said(result(), reattacked())[0], "made alike, they are one"
+    with pytest.raises(BadInput, match=f"runs/1: audit veilrec was not made as in runs/0: .*{expected}"):
+        compare(named(result(), reattacked(**UNLIKE[expected])))
+
+
+def test_what_changes_no_score_may_differ() -> None:
+    threat = {"known": 0.2, "repeats": 1, "selection": "last", "resamples": 900, "also": ["pard"]}
+    assert "leaks less" in said(result(), reattacked(threat=threat))[0]
+
+
+def test_seeds_of_audits_are_held_against_each_other_in_pairs() -> None:
+    """The audit of seed 1 has seed 1 in one group and 0 in the other: other known users."""
+    one = [result(None, seed) for seed in (0, 1)]
+    other = [reattacked(seed=0), replace(result(LAPLACE, 1), privacy=reattacked(seed=0).privacy)]
+    with pytest.raises(BadInput, match=r"runs/3: .* as in runs/1: another seed of the audit: 0; not 1"):
+        compare(named(*one, *other))
+    own = replace(result(LAPLACE, 1), privacy=reattacked(seed=1).privacy)
+    assert compare(named(*one, other[0], own)).statements[0].seeds == 2
+
+
+def test_one_run_with_several_audits_is_a_table() -> None:
+    one = audit({"gender": attribute(0.8, spread(0.8))})
+    found = compare(named(replace(result(), privacy={"apm": one, "pard": one})))
+    assert found.audit == "apm"
+    assert "Also audited by pard: see them with --audit NAME." in found.notes
+    assert compare(named(replace(result(), privacy={"pard": one, "veilrec": one}))).audit == "veilrec"
+
+
+def test_a_label_is_short() -> None:
+    """Of two defences nothing but their names; of namesakes what differs, three settings at most."""
+    options = [{"name": "laplace", "scale": k, "clip": k, "rows": k, "parts": k} for k in (1, 2)]
+    groups = grouped(named(result(), *map(result, options)))
+    assert [label for label, _, _ in groups] == [
+        "no defence",
+        "laplace (scale 1, clip 1, rows 1, and 1 more)",
+        "laplace (scale 2, clip 2, rows 2, and 1 more)",
+    ]
+
+
 def test_fewer_attackers_do_not_make_a_safer_defence() -> None:
     alone = attribute(0.6, spread(0.6))
     alone["verdict"] = {**alone["verdict"], "families": ["neural"]}
     with pytest.raises(
-        BadInput, match=r"gender was attacked by neural, in runs/0 by boosting, linear, neighbours, neural"
+        BadInput,
+        match=r"other attackers on gender: without family boosting, family linear, family neighbours",
     ):
         compare(named(result(), replace(result(LAPLACE), privacy={"veilrec": audit({"gender": alone})})))
 
@@ -313,7 +386,7 @@ def test_unknown_names(options: dict[str, str], expected: str) -> None:
 
 def test_several_audits_must_be_chosen_from() -> None:
     one = audit({"gender": attribute(0.8, spread(0.8))})
-    runs = named(replace(result(), privacy={"apm": one, "pard": one}))
+    runs = named(*(replace(result(seed=seed), privacy={"apm": one, "pard": one}) for seed in (0, 1)))
     with pytest.raises(BadInput, match=r"--audit: several audits: apm, pard"):
         compare(runs)
     assert compare(runs, audit="apm").audit == "apm"

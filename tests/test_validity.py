@@ -23,20 +23,19 @@ from veilrec.attacks.readings import READINGS, read
 from veilrec.interactions import id_hashes
 from veilrec.keys import Keys
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Rows
+from veilrec.params import Message, Rows
 from veilrec.runs.lab import audit
-from veilrec.runs.trials import People
+from veilrec.runs.trials import People, goals_of, trial_of
 from veilrec.threat import Threat
 from veilrec.uploads import Exchange, Sent, Uploads
 from veilrec.wire import Spec
 
-ITEMS, DIM, HEAD, RATE = 40, 4, (8, 8), 0.5
+ITEMS, DIM, HEAD, RATE = 40, 32, (8, 8), 0.5
 TOUCHED, DRAWN = 5, 9  # rows of one upload: pulled to the user, pushed away
 MARKED = 0  # the item that tells
 PLANT = 12.0  # standard deviations of the column that a plant ends up in
-FOLDED = 16  # columns of the head and of the item table after folding; it has 64 and 160
+FOLDED = 16  # columns of each weight after folding; the head has 64 before
 LEARNERS = [name for name, entry in CLASSIFIERS.items() if entry.family != "floor"]
-OURS = ("logistic", "lda", "mlp", "svc", "tree", "forest", "boosting")
 FIVE = ("logistic", "mlp", "boosting", "knn", "forest")  # families of the default verdict
 QUICK = Threat(resamples=100, permutations=99, by_part=False)
 WHOLE = {  # every reading; "updates" of all parts, folded, and of the head alone, as it is
@@ -46,6 +45,13 @@ WHOLE = {  # every reading; "updates" of all parts, folded, and of the head alon
     "profile": AttributeInference("profile"),
     "embeddings": AttributeInference("embeddings"),
 }
+PLACES = {  # where the label is planted that a reading must find
+    "updates": "head",
+    "head": "head",
+    "parameters": "item",
+    "profile": "item",
+    "embeddings": "user",
+}
 SCHEMA = {
     "user": Spec((1, DIM)),
     "item": Spec((DIM,), table=ITEMS),
@@ -54,7 +60,7 @@ SCHEMA = {
 
 
 class World(NamedTuple):
-    """What all users upload: user vectors, the rows of items with the way each moved, and the head's change."""
+    """What all users upload: user vectors, rows of items with the way each moved, and the head's change."""
 
     user: Tensor  # [users, 1, DIM]
     row: Tensor  # [users, rows]
@@ -83,27 +89,31 @@ class World(NamedTuple):
         if not gradients:
             change = sent["item"][row.clamp(min=0)] - RATE * change
             head = sent["mlp1.weight"] - RATE * head
-        values = {"user": self.user[user], "item": Rows(row, change), "mlp1.weight": head}
+        values: Message = {"user": self.user[user], "item": Rows(row, change), "mlp1.weight": head}
         return Exchange(1, Sent(sent, {}), Uploads(cohort, values, torch.ones(len(user), dtype=torch.int32)))
 
 
-def world(users: int, label: Tensor | None = None, *, scale: float = 1.0, seed: int = 0) -> World:
-    """Noise; with a label it is planted in one value of the head, of the user vector, and in one item.
+def world(
+    users: int, label: Tensor | None = None, where: str = "", *, strength: float = 1.0, seed: int = 0
+) -> World:
+    """Noise; with a label it is planted in one value of the head, in one of the user vector, or in one item.
 
-    Every user sends the marked item: class 1 has touched it, class 0 has drawn it as a negative.
+    Every user sends the marked item: whoever has touched it pulls it, for others it is a drawn negative. It
+    is touched by class 1 alone if the label is planted there, by a coin otherwise.
     """
     keys = Keys.seed(seed).fold("world")
     user, head = keys.fold("user").normal(users, 1, DIM), keys.fold("head").normal(users, *HEAD)
-    told = keys.fold("coin").integers(2, users) if label is None else label
+    touched = label if label is not None and where == "item" else keys.fold("coin").integers(2, users)
     row = 1 + keys.fold("row").uniform(users, ITEMS - 1).argsort(1)[:, : TOUCHED + DRAWN]
-    row[torch.arange(users), torch.where(told == 1, 0, TOUCHED)] = MARKED
+    row[torch.arange(users), torch.where(touched == 1, 0, TOUCHED)] = MARKED
     row[::3, -1] = -1  # some have sent less
     line = torch.nn.functional.normalize(keys.fold("line").normal(users, 1, DIM), dim=-1)
     side = torch.where(torch.arange(TOUCHED + DRAWN) < TOUCHED, -1.0, 1.0)[:, None]  # of gradients
-    change = side * line + 0.2 * keys.fold("wobble").normal(users, TOUCHED + DRAWN, DIM)
-    if label is not None:
-        head[:, 3, 5] += scale * PLANT * label
-        user[:, 0, 2] += PLANT * label
+    change = side * line + 0.1 * keys.fold("wobble").normal(users, TOUCHED + DRAWN, DIM)
+    if label is not None and where == "head":
+        head[:, 3, 5] = strength * label
+    if label is not None and where == "user":
+        user[:, 0, 2] = strength * label
     return World(user, row, change, head)
 
 
@@ -154,8 +164,9 @@ def test_twenty_shuffles_of_four_thousand_users_say_nothing(reading: str, name: 
 def planted(reading: str, name: str, users: int, *, gradients: bool = False) -> dict[str, Any]:
     """What an attacker makes of the plant; folded, it is scaled to the column that it shares with others."""
     label = Keys.seed(4).fold("label").integers(2, users)
-    scale = (HEAD[0] * HEAD[1] / FOLDED) ** 0.5 if reading == "updates" else 1.0
-    seen = world(users, label, scale=scale).seen(gradients=gradients)
+    deviation = (HEAD[0] * HEAD[1] / FOLDED) ** 0.5  # of a folded column
+    strength = PLANT * deviation if reading == "updates" else 1.0
+    seen = world(users, label, PLACES[reading], strength=strength).seen(gradients=gradients)
     found = audit(seen, people({"gender": label}), QUICK, alone(WHOLE[reading], name))
     told: dict[str, Any] = found["attributes"]["gender"]["attackers"][0]
     return told
@@ -172,17 +183,15 @@ def test_a_planted_label_comes_through_every_reading(reading: str, name: str, gr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "knn"])
 @pytest.mark.parametrize("reading", WHOLE)
 def test_all_attackers_find_a_planted_label_in_every_reading(reading: str, name: str) -> None:
     if "xgboost" in name:
         pytest.importorskip("xgboost")
     told = planted(reading, name, 4000)
     print(reading, name, told["scores"]["auc"], told["notes"].get("loss", "not folded"))
-    if name != "knn":  # to neighbours one column is as good as any other
-        assert told["scores"]["auc"]["value"] >= 0.99
-        assert told["scores"]["balanced_accuracy"]["value"] >= 0.99
-    assert told["scores"]["auc"]["value"] > 0.75
+    assert told["scores"]["auc"]["value"] >= 0.99
+    assert told["scores"]["balanced_accuracy"]["value"] >= 0.99
 
 
 @pytest.mark.parametrize("gradients", [False, True])
@@ -191,7 +200,6 @@ def test_a_reading_depends_on_neither_chunks_nor_the_order_of_users(reading: str
     made = world(150)
     whole = read(made.seen(gradients=gradients), reading, columns=FOLDED).features
     assert whole.shape[0] == 150
-    assert float(whole.std(0).min()) >= 0
     assert len(whole.unique(dim=0)) > 100
     for order, chunk in ((None, 7), (Keys.seed(5).order(150), 150), (Keys.seed(6).order(150), 1)):
         again = read(made.seen(order, chunk, gradients=gradients), reading, columns=FOLDED).features
@@ -221,15 +229,33 @@ def share(separation: float, users: int, seed: int) -> float:
     return float((told["verdict"]["auc"]["value"] - 0.5) / leak.ideal)
 
 
-@pytest.mark.parametrize(("separation", "least"), [(1, 0.70), (2, 0.88)])
-def test_the_verdict_finds_most_of_a_leak_spread_over_64_columns(separation: float, least: float) -> None:
-    assert share(separation, 1500, 0) >= least
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+@pytest.mark.parametrize(("separation", "least"), [(1, 0.80), (2, 0.93)])
+def test_the_verdict_finds_most_of_a_leak_spread_over_64_columns(
+    separation: float, least: float, seed: int
+) -> None:
+    """At full size also in a hurry: of 300 known users chance has too much to say about who is chosen."""
+    assert share(separation, 4000, seed) >= least
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("separation", "least"), [(1, 0.80), (2, 0.93)])
-def test_the_verdict_on_four_thousand_users(separation: float, least: float) -> None:
-    assert mean(share(separation, 4000, seed) for seed in range(2)) >= least
+def test_the_verdict_seldom_finds_what_is_not_there() -> None:
+    """Each is sure at 5 %: of twenty, four and more would be seen once in sixty worlds."""
+    attacks = {"": AttributeInference("updates", classifiers=FIVE, columns=FOLDED)}
+    found = audit(world(1000).seen(), people(coins(1000, 20)), QUICK, attacks)["attributes"]
+    assert sum(told["verdict"]["leaning"] != "none" for told in found.values()) <= 3
+
+
+def test_a_relation_that_is_turned_round_among_the_targets_is_leakage() -> None:
+    leak = graded(3, 600, 8)
+    who = people({"gender": leak.label})
+    goal = goals_of(who, QUICK, torch.ones(600, dtype=torch.bool))[0]
+    target = trial_of(goal, QUICK, who.tags, 0, 0).draw.target
+    turned = torch.where(target[:, None], -leak.features, leak.features)
+    attacks = {"": AttributeInference("embeddings", classifiers=("logistic", "knn"))}
+    verdict = audit(Seen.of_vectors(turned), who, QUICK, attacks)["attributes"]["gender"]["verdict"]
+    assert verdict["auc"]["value"] < 0.1
+    assert verdict["leaning"] == "below"
 
 
 # Bugs that the checks above must catch
@@ -259,23 +285,13 @@ class ScaledByAll(AttributeInference):
 @pytest.mark.parametrize("name", ["knn", "logistic", "boosting"])
 def test_targets_in_training_are_caught_by_shuffled_labels(name: str) -> None:
     peeking = Peeks("updates", classifiers=(name,), columns=FOLDED, truth=coins(600, 6))
-    assert shuffled_auc({name: _Alone(peeking)}, 600, 6) > 0.56
-
-
-@dataclass(frozen=True)
-class _Alone(Attack):
-    """Keeps an attack from being unfolded into clean ones."""
-
-    attack: Peeks
-
-    def infer(self, seen: Seen, task: Task) -> Tensor:
-        return self.attack.infer_all(seen, [task])[0]
+    assert shuffled_auc({name: peeking}, 600, 6) > 0.56
 
 
 def interferes(attack: Attack) -> bool:
     """Whether what is said of one user depends on the uploads of another whose label is not known."""
     label = Keys.seed(2).fold("label").integers(2, 300)
-    before, after = world(300, label, scale=0.1), world(300, label, scale=0.1, seed=1)
+    before, after = world(300, label, "head"), world(300, label, "head", seed=1)
     changed = World(
         *(
             torch.cat([a[:200], 50 * b[200:] if b.is_floating_point() else b[200:]])
@@ -288,11 +304,10 @@ def interferes(attack: Attack) -> bool:
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@pytest.mark.parametrize("reading", ["updates", "parameters"])
-def test_nobodys_score_depends_on_the_uploads_of_who_is_attacked(reading: str, name: str) -> None:
+def test_nobodys_score_depends_on_the_uploads_of_who_is_attacked(name: str) -> None:
     if "xgboost" in name:
         pytest.importorskip("xgboost")
-    assert not interferes(alone(WHOLE[reading], name)[name])
+    assert not interferes(alone(WHOLE["updates"], name)[name])
 
 
 @pytest.mark.parametrize("reading", WHOLE)

@@ -42,13 +42,13 @@ def test_a_folder_of_cells_becomes_one_table(sweep: Path, capsys: pytest.Capture
     for expected in (
         "popularity",
         "0.1000",
-        "laplace (scale 0.1)",
+        "laplace",
         "gender (AUC)",
         "0.780 [0.7",
         "leave-one-out by time",
         "Leaks: the worst attacker of audit veilrec.",
-        "laplace (scale 0.1) leaks less gender than none: AUC 0.610 against 0.780, difference -0.170",
-        "none recommends better than laplace (scale 0.1): ndcg@10 0.300 against 0.250",
+        "laplace leaks less gender than no defence: AUC 0.610 against 0.780, difference -0.170",
+        "no defence recommends better than laplace: ndcg@10 0.300 against 0.250",
     ):
         assert expected in " ".join(answer.out.split()), expected
     assert "\x1b" not in answer.out
@@ -59,7 +59,7 @@ def test_json_has_every_number(sweep: Path, capsys: pytest.CaptureFixture[str]) 
     found = json.loads(answer.out)
     assert found["audit"] == "veilrec"
     assert found["floor"] == 0.1
-    assert [group["label"] for group in found["groups"]] == ["none", "laplace (scale 0.1)"]
+    assert [group["label"] for group in found["groups"]] == ["no defence", "laplace"]
     assert found["groups"][1]["settings"] == {"defence.0.name": "laplace", "defence.0.scale": 0.1}
     assert set(found["groups"][0]["runs"]) == {"0", "1", "2"}
     leak = found["statements"][0]
@@ -95,10 +95,7 @@ def test_a_collapsed_run_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture
     answer = call(capsys, "compare", tmp_path / "a", tmp_path / "b")
     said = " ".join(answer.out.split())
     assert "not ranked" in said
-    assert (
-        "gender: not ranked: below the popularity floor, so not learned: laplace (scale 0.1) (1 of 1 runs)."
-        in said
-    )
+    assert "gender: not ranked: below the popularity floor, so not learned: laplace (1 of 1 runs)." in said
     assert "leaks less" not in said
 
 
@@ -131,3 +128,35 @@ def test_what_cannot_be_compared_gets_one_line(tmp_path: Path, capsys: pytest.Ca
         assert answer.err.startswith("veilrec: error: ")
         assert answer.out == ""
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("changes", [{"seed": 7}, {"threat": {"known": 0.05}}, {"grants": ["everything"]}])
+def test_audits_not_made_alike_are_refused(
+    changes: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = result(LAPLACE, auc=0.6)
+    other = replace(other, privacy={"veilrec": {**other.privacy["veilrec"], **changes}})
+    a, b = put(tmp_path / "a", result()), put(tmp_path / "b", other)
+    answer = call(capsys, "compare", a, b)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.count("\n") == 1
+    assert f"{b}: audit veilrec was not made as in {a}: another " in answer.err
+
+
+def test_one_run_with_several_audits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = audit({"gender": attribute(0.2, spread(0.2))})
+    answer = call(capsys, "compare", put(tmp_path / "a", result(privacy={"apm": one, "pard": one})))
+    assert answer.code == 0
+    said = " ".join(answer.out.split())
+    assert "Leaks: the worst attacker of audit apm." in said
+    assert "turned round" in said
+
+
+def test_a_collapsed_run_without_defence_says_nothing_about_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(result(), utility=replace(result().utility, collapsed=True))
+    answer = call(capsys, "compare", put(tmp_path / "a", broken))
+    assert "no defence: the run is below the popularity floor" in " ".join(answer.out.split())
+    assert "the defence" not in answer.out

@@ -81,6 +81,16 @@ def test_oracles_losses_and_membership_are_said(capsys: pytest.CaptureFixture[st
     assert "AUC 0.970 [0.960, 0.980] by rows, over 943 users and 1,682 items" in said
 
 
+def test_membership_below_chance_is_turned_round(capsys: pytest.CaptureFixture[str]) -> None:
+    """AUC 0.03 is the whole history, upside down; an interval that covers chance stays as it is."""
+    low, unsure = {"value": 0.03, "low": 0.02, "high": 0.04}, {"value": 0.48, "low": 0.44, "high": 0.52}
+    found = {"rows": low, "norms": unsure, "users": 943, "items": 1682, "worst": "rows"}
+    print_verdicts(audit({}, membership=found))
+    assert "AUC 0.970 [0.960, 0.980], turned round, by rows" in " ".join(capsys.readouterr().out.split())
+    print_verdicts(audit({}, membership={**found, "worst": "norms"}))
+    assert "AUC 0.480 [0.440, 0.520] by norms" in " ".join(capsys.readouterr().out.split())
+
+
 def test_control_characters_are_shown_not_obeyed() -> None:
     assert printable("a\x1b[31mb\nc\x07") == "a\ufffd[31mb\ufffdc\ufffd"
 

@@ -95,7 +95,10 @@ def test_worst_comes_first_and_what_collapsed_comes_last(runs: list[tuple[str, R
     found = findings(family)
     assert found[0].arm.label == "no defence"
     assert found[0].title == "gender"
-    assert "guesses gender right for 78 of 100 users; always guessing male: 71." in found[0].sentence
+    assert found[0].sentence == (
+        "An attacker who sees the uploads, and was granted which items each user touched in training, "
+        "guesses gender right for 78 of 100 users; always guessing male: 71."
+    )
     assert [one.arm.label for one in found[-4:]] == ["heavy noise"] * 4
     shown = [one.cell.leaning != "none" for one in found]
     assert shown == sorted(shown, reverse=True)
@@ -140,7 +143,7 @@ def test_wrong_on_purpose_is_leakage() -> None:
     (family,), _ = families(results(("none", "flipped")))
     found = next(one for one in findings(family) if one.title == "gender" and one.arm.defended)
     assert found.cell.leaning == "below"
-    assert "wrong more often than chance" in found.sentence
+    assert "ranks gender the wrong way round more often than chance (AUC 0." in found.sentence
     turned = verdict(family.arms[1], "veilrec", "gender")
     assert turned is not None
     assert turned.leak.value == pytest.approx(1 - turned.measure.value)

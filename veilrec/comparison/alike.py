@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ __all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unli
 
 OWN = "veilrec"  # the audit that is meant where nobody says which
 FREE = ("also", "attributes", "by_part", "membership", "permutations", "resamples")  # they change no score
-HIDDEN = ("data",)  # of which the values say nothing to a reader
+TRIED = "attackers on "
 COUNTED = {
     "kind": "kind",
     "classes": "classes",
@@ -68,14 +69,10 @@ def _refuse_other_audits(runs: Sequence[Run], audit: str) -> None:
     """Every run against the first, and against the first of its seed."""
     first: dict[Any, Run] = {}
     for run in runs:
-        for other in dict.fromkeys((runs[0].name, first.setdefault(_seed(run.result), run).name)):
-            one = next(known for known in runs if known.name == other)
+        for one in (runs[0], first.setdefault(_seed(run.result), run)):
             if what := unlike(one.result, run.result, audit):
-                raise BadInput(
-                    run.name,
-                    f"audit {audit} was not made as in {one.name}: {what}",
-                    "attack both alike: veilrec attack RUN",
-                )
+                what = f"audit {audit} was not made as in {one.name}: {what}"
+                raise BadInput(run.name, what, "attack both alike: veilrec attack RUN")
 
 
 def unlike(one: Result, other: Result, audit: str, attribute: str = "") -> str:
@@ -84,10 +81,20 @@ def unlike(one: Result, other: Result, audit: str, attribute: str = "") -> str:
     With `attribute` only what concerns that one. Runs of one seed are a pair, so that their audits must have
     drawn the same known users and given attackers the same luck.
     """
-    for what, mine, theirs in _sides(one, other, audit, attribute):
-        if mine != theirs:
-            return f"another {what}" if what in HIDDEN else f"another {what}: {_plain(theirs)}; not {_plain(mine)}"
-    return ""
+    sides = _sides(one, other, audit, attribute)
+    return next((_said(what, mine, theirs) for what, mine, theirs in sides if mine != theirs), "")
+
+
+def _said(what: str, mine: Any, theirs: Any) -> str:
+    """``another known: 0.5; not 0.2``; of long lists only what differs."""
+    if what == "data":
+        return "other data"
+    if what.startswith(TRIED):
+        more, fewer = Counter(theirs) - Counter(mine), Counter(mine) - Counter(theirs)
+        told = {"with": more.elements(), "without": fewer.elements()}
+        said = [f"{how} {names}" for how, each in told.items() if (names := ", ".join(each))]
+        return f"other {what}: {', '.join(said)}"
+    return f"another {what}: {_plain(theirs)}; not {_plain(mine)}"
 
 
 def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[tuple[str, Any, Any]]:
@@ -99,12 +106,12 @@ def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[t
     mine, theirs = threat_of(first), threat_of(second)
     yield from ((key, mine.get(key), theirs.get(key)) for key in {**mine, **theirs})
     if _seed(one) == _seed(other):
-        yield "seed of the audit", *(r.privacy[audit].get("seed", _seed(r)) for r in (one, other))
+        yield "seed of the audit", first.get("seed", _seed(one)), second.get("seed", _seed(other))
     for name in _both(first, second, attribute):
         entries = [each["attributes"][name] for each in (first, second)]
         for key, what in COUNTED.items():
             yield f"{what} of {name}", entries[0].get(key), entries[1].get(key)
-        yield f"list of attackers on {name}", *(attackers_of(entry) for entry in entries)
+        yield f"{TRIED}{name}", attackers_of(entries[0]), attackers_of(entries[1])
 
 
 def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,8 +123,8 @@ def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
 def attackers_of(entry: Mapping[str, Any]) -> list[str]:
     """Who tried: ``updates/logistic (linear)``; the order says nothing."""
     tried = sorted(_attacker(one) for one in entry.get("attackers") or ())
-    families = sorted((entry.get("verdict") or {}).get("families", ()))
-    return [*tried, *([f"families {', '.join(map(str, families))}"] if families else [])]
+    families = sorted(map(str, (entry.get("verdict") or {}).get("families", ())))
+    return [*tried, *(f"family {name}" for name in families)]
 
 
 def _attacker(one: Mapping[str, Any]) -> str:

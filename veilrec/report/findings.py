@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from veilrec.report.arms import Arm, Family
-from veilrec.report.measures import Measure, difference, pool, read
-from veilrec.report.numerals import number, out_of_100, whole
-from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, verdict, verdicts, worst
+from veilrec.report.measures import Measure, difference
+from veilrec.report.numerals import number, whole
+from veilrec.report.sentences import sentence
+from veilrec.report.terms import Terms
+from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, not_alike, verdict, verdicts, worst
 
-__all__ = ["Cell", "Comparison", "Finding", "Versus", "comparisons", "findings", "table_of_verdicts"]
+__all__ = [
+    "Cell",
+    "Comparison",
+    "Finding",
+    "Versus",
+    "comparisons",
+    "findings",
+    "table_of_verdicts",
+]
 
-SEES = {
-    "updates": "the uploads",
-    "parameters": "the parameters of each device",
-    "embeddings": "the user vectors",
-}
 MARKS = {"above": ("▲", "leaks"), "below": ("▼", "leaks, below chance"), "none": ("○", "no leak shown")}
 EDGE = 0.04  # room on a strip beyond chance
 
@@ -48,11 +52,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Finding:
-    """One plain sentence, the arm it is about, and the number behind it."""
+    """One plain sentence, the arm it is about, the protocol it holds under, and the number behind it."""
 
     sentence: str
     arm: Arm
     title: str
+    terms: Terms
     measure: str
     cell: Cell
 
@@ -98,6 +103,15 @@ def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, C
     return rows
 
 
+def rows_apart(family: Family, audit: str) -> str:
+    """Why the rows of a table of verdicts cannot be held against each other; empty where they can."""
+    for attribute in family.attributes(audit):
+        found = [one for arm in family.arms if (one := verdict(arm, audit, attribute))]
+        if what := next(filter(None, (not_alike(found[0], other) for other in found[1:])), ""):
+            return what
+    return ""
+
+
 def comparisons(family: Family, audit: str, defended: bool) -> list[Comparison]:
     """Every two arms: usefulness, then each attribute; those that collapsed are not compared.
 
@@ -137,90 +151,12 @@ def _badness(one: Verdict) -> tuple[bool, bool, float]:
 
 
 def _finding(family: Family, one: Verdict) -> Finding:
-    words = _sentence(one)
+    words = sentence(one)
     if one.arm.collapsed:
-        words += " The model is below the popularity floor, so this says nothing about the defence."
+        about = "the defence" if one.arm.defended else "what a model that has learned would leak"
+        words += f" The model is below the popularity floor, so this says nothing about {about}."
     measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
-    return Finding(words, one.arm, family.title(one.audit, one.attribute), measure, cell(one))
-
-
-def _sentence(one: Verdict) -> str:
-    """What the attacker achieves beside what guessing would: the run's own words, or the same over seeds."""
-    told = str(one.entries[0]["verdict"].get("sentence") or "")
-    if len(one.entries) == 1 and told:
-        return told
-    if one.leaning == "none":
-        return f"No attacker finds {one.attribute} in {_sight(one)}: the best cannot be told from guessing."
-    if one.leaning == "below":
-        return f"{_who(one)} gets {one.attribute} wrong more often than chance: whoever turns it round knows."
-    return _of_classes(one) if one.classes else _of_values(one)
-
-
-def _of_classes(one: Verdict) -> str:
-    right, floor = _score(one, "micro_f1"), _floor(one, "micro_f1", "majority")
-    if right is None or floor is None:
-        return f"{_who(one)} tells {one.attribute} better than chance."
-    most = _majority(one.entries[0])
-    if right.low > floor:
-        return (
-            f"{_who(one)} guesses {one.attribute} right for {out_of_100(right.value)} of 100 users; "
-            f"always guessing {most}: {out_of_100(floor)}."
-        )
-    return (
-        f"{_who(one)}, given two users of different {one.attribute}, says which is which "
-        f"{out_of_100(one.measure.value)} times of 100 (chance: 50); guessing everyone's it is right for "
-        f"{out_of_100(right.value)} of 100, always guessing {most} for {out_of_100(floor)}."
-    )
-
-
-def _of_values(one: Verdict) -> str:
-    off, floor = _score(one, "mae"), _floor(one, "mae")
-    if off is None or floor is None:
-        return f"{_who(one)} tells {one.attribute} better than chance."
-    return (
-        f"{_who(one)} guesses {one.attribute} to within {off.value:.1f} on average; "
-        f"without looking: {floor:.1f}."
-    )
-
-
-def _who(one: Verdict) -> str:
-    return f"An attacker who sees {_sight(one)}"
-
-
-def _sight(one: Verdict) -> str:
-    reads = str(_attacker(one.entries[0]).get("reads", ""))
-    return SEES.get(reads, "the uploads")
-
-
-def _score(one: Verdict, measure: str) -> Measure | None:
-    """A score of the verdict's attackers, over the seeds."""
-    found = [read((_attacker(entry).get("scores") or {}).get(measure)) for entry in one.entries]
-    there = [score for score in found if score]
-    return pool(there) if there else None
-
-
-def _floor(one: Verdict, measure: str, kind: str = "") -> float | None:
-    """What guessing without looking gives, over the seeds: by one kind of guess, or by the best of them."""
-    found = []
-    for entry in one.entries:
-        guesses = entry.get("floors") or {}
-        chosen = [guesses.get(kind) or {}] if kind else list(guesses.values())
-        found += [min((score.value for guess in chosen if (score := read(guess.get(measure)))), default=None)]
-    there = [value for value in found if value is not None]
-    return fmean(there) if there else None
-
-
-def _attacker(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attacker whom the verdict of a run names."""
-    name = entry["verdict"].get("attacker")
-    none: Mapping[str, Any] = {}
-    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
-
-
-def _majority(entry: Mapping[str, Any]) -> str:
-    classes, counts = entry.get("classes") or [], entry.get("counts") or []
-    most = max(range(len(counts)), key=counts.__getitem__, default=-1)
-    return str(classes[most]) if 0 <= most < len(classes) else "the most frequent class"
+    return Finding(words, one.arm, family.title(one.audit, one.attribute), one.terms, measure, cell(one))
 
 
 def _strip(one: Verdict) -> dict[str, float] | None:
@@ -246,6 +182,8 @@ def _leaks_less(a: Arm, b: Arm, audit: str, attribute: str) -> Versus:
     one, other = verdict(a, audit, attribute), verdict(b, audit, attribute)
     if one is None or other is None or one.scale != other.scale:
         return Versus("not measured in both", "", "", "none")
+    if what := not_alike(other, one):
+        return Versus(f"not compared: {what}", "", "", "none")
     return _versus(leaks_less(one, other), "leaks less", "leaks more")
 
 

@@ -9,7 +9,7 @@ from veilrec.report.arms import Arm, Family
 from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, words
 from veilrec.report.measures import Measure
 from veilrec.report.numerals import interval, number, whole
-from veilrec.report.verdicts import MEASURES, Verdict, verdict, worst
+from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, worst
 
 __all__ = ["best", "frontier", "place_labels"]
 
@@ -58,7 +58,8 @@ def frontier(family: Family) -> Chart:
     caption = (
         "Better is up and to the left. Crosses are 95 % intervals over users and seeds; small marks are "
         "single seeds. The dotted step joins those that no other beats on both axes by its mean; whether a "
-        "difference is shown stands in the table above. A collapsed model is hollow and not on the frontier."
+        "difference is shown stands in the table above. A collapsed model is hollow and not on the frontier; "
+        "audits that were not made alike have no frontier."
     )
     return Chart("frontier", "Usefulness against leakage", caption, "Leakage of", variants, tables)
 
@@ -101,7 +102,10 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
     scale = points[0].verdict.scale
     chance = MEASURES[scale].chance or 0.0
     spans = _spans(points, chance)
-    data = [_step(best(points)), *(trace for point in points for trace in _marks(point, chance))]
+    data = [
+        _step(best(points) if _alike(points) else []),
+        *(trace for point in points for trace in _marks(point, chance)),
+    ]
     places = [(_along(p.leak.value, spans[0]), _along(p.useful.value, spans[1])) for p in points]
     corners = place_labels(places, [len(p.arm.label) for p in points])
     crowded = "" in corners  # then, and where the page is narrow, a legend tells them apart
@@ -123,6 +127,12 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
             "annotations": [*(label for _, label in lines), BETTER],
         },
     }
+
+
+def _alike(points: Sequence[Point]) -> bool:
+    """Whether all were attacked alike; where not, nothing beats anything."""
+    first = points[0].verdict
+    return not any(not_alike(first, point.verdict) for point in points[1:])
 
 
 def _along(value: float, span: Sequence[float]) -> float:

@@ -43,9 +43,10 @@ def by_attacker(family: Family) -> Chart:
         mine = list(range(start, len(variants)))
         tables += [_attacker_table(family, audit, attribute, mine)] if mine else []
     caption = (
-        "Each mark is an attacker with its 95 % interval; a bar leads to it from chance. Hollow: the "
-        "interval covers chance. Lines are what guessing without looking gives. ★ gave a verdict, chosen on "
-        "known users. An oracle was chosen with the truth in hand, which no real attacker has."
+        "Each mark is an attacker with its 95 % interval; a bar leads to it from chance. Hollow: no leak "
+        "shown, since the interval covers chance or p is not below 0.05. Lines are what guessing without "
+        "looking gives. ★ gave a verdict, chosen on known users. An oracle was chosen with the truth in "
+        "hand, which no real attacker has."
     )
     return Chart("attackers", "Leakage by attacker", caption, "Show", variants, tables)
 
@@ -123,7 +124,7 @@ def touched(family: Family) -> Chart:
             variants.append(Variant(audit, "", drawing))
     caption = (
         "From one upload of a user, without any label: can touched items be told from others? AUC with 95 % "
-        "interval; 0.5 is chance, 1 is reading the history."
+        "interval; 0.5 is chance, 1 is reading the history. What is surely below chance is turned round."
     )
     return Chart("membership", "Which items a user touched", caption, "Protocol", variants, tables)
 
@@ -249,9 +250,13 @@ def _rows_table(
     title: str,
 ) -> Table:
     rows = [
-        [arm.label, name, number(one.value if one else None), interval(one)]
+        [arm.label, f"{name}{', turned round' if one and one.turned else ''}", *_cells(one)]
         for arm, ones in series
         for name, one in zip(names, ones, strict=True)
     ]
     rows += [["floor", name, number(at), "–"] for name, at in floor.items()]
     return Table(["defence", what, "value", "95 % interval"], rows, (0, 1), [variant], title)
+
+
+def _cells(one: Measure | None) -> list[str]:
+    return [number(one.value if one else None), interval(one)]

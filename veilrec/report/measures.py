@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 
 from veilrec.comparison import interval
 
-__all__ = ["Measure", "difference", "pool", "read"]
+__all__ = ["Measure", "combined_p", "difference", "pool", "read"]
 
 NOTHING = np.zeros(0)
+SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,16 @@ class Measure:
         value: The number.
         low, high: The ends of its 95 % interval; NaN where nobody knows them.
         replicates: ``[b]`` the number in each resample of users, or ``[0]``.
+        p: Of permutations of the labels; None where nobody permuted.
+        turned: Whether it was below chance and is shown as whoever turns it round would have it.
     """
 
     value: float
     low: float = math.nan
     high: float = math.nan
     replicates: NDArray[np.float64] = field(default_factory=lambda: NOTHING, compare=False)
+    p: float | None = None
+    turned: bool = False
 
     @property
     def sure(self) -> bool:
@@ -38,8 +44,19 @@ class Measure:
         return not (math.isnan(self.low) or math.isnan(self.high))
 
     def leaning(self, chance: float) -> str:
-        """``above``, ``below`` or ``none``: where the interval lies against chance."""
+        """``above``, ``below`` or ``none``: where the interval lies against chance; none where p is large."""
+        if self.p is not None and self.p >= SURE:
+            return "none"
         return "above" if self.low > chance else "below" if self.high < chance else "none"
+
+    def upright(self, chance: float) -> Measure:
+        """The same, turned round where it is surely below chance: a full read-out upside down is one."""
+        if not self.high < chance:
+            return self
+        mirror = 2 * chance
+        return Measure(
+            mirror - self.value, mirror - self.high, mirror - self.low, mirror - self.replicates, self.p, True
+        )
 
     def folded(self, chance: float) -> Measure:
         """The same as distance from chance, added to chance: wrong more often than chance is leakage too."""
@@ -80,6 +97,13 @@ def pool(measures: Sequence[Measure]) -> Measure:
     above = float(np.mean([one.high - one.value for one in measures]))
     luck = seeds.high - seeds.value
     return Measure(seeds.value, seeds.value - math.hypot(below, luck), seeds.value + math.hypot(above, luck))
+
+
+def combined_p(values: Sequence[float]) -> float | None:
+    """One p of several seeds: twice their median, which is valid however they depend."""
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else min(1.0, 2 * median(values))
 
 
 def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> Measure | None:

@@ -27,11 +27,11 @@ def interval(measure: Measure | None, places: int = 3) -> str:
 
 
 def whole(measure: Measure | None, places: int = 3) -> str:
-    """``0.781 (0.742 to 0.815)``."""
+    """``0.781 (0.742 to 0.815)``, and whether it is turned round."""
     if measure is None:
         return MISSING
     ends = f" ({interval(measure, places)})" if measure.sure else ""
-    return f"{number(measure.value, places)}{ends}"
+    return f"{number(measure.value, places)}{ends}{', turned round' if measure.turned else ''}"
 
 
 def out_of_100(share: float) -> str:

@@ -17,11 +17,12 @@ from veilrec.report import protocol, running
 from veilrec.report.arms import Family, families
 from veilrec.report.exports import columnar, embedded, table
 from veilrec.report.figures import Chart
-from veilrec.report.findings import comparisons, findings, table_of_verdicts
+from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_group, by_part, touched
 from veilrec.report.numerals import bare
 from veilrec.report.people import user_map
+from veilrec.report.terms import protocols, terms
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
@@ -107,6 +108,9 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
             audit: [found for found in (comparisons(family, audit, way) for way in (False, True)) if found]
             for audit in family.audits
         },
+        "terms": {audit: protocols(family, audit) for audit in family.audits},
+        "terms_of": terms,
+        "rows_apart": {audit: rows_apart(family, audit) for audit in family.audits},
         "scales": {(v.audit, v.attribute): MEASURES[v.scale].short for v in verdicts(family)},
         "apart": [arm.label for arm in family.arms if arm.collapsed],
         "sections": [section for section in drawn if section.charts],

@@ -24,6 +24,8 @@ THREAT = {
     "permutations": "permutations of labels, for p",
     "grants": "granted",
 }
+NOTHING = "no formal guarantee"
+TOO_MUCH = 20  # a composed ε beyond which a guarantee rules nothing out, as the ledger itself has it
 YES = {True: "yes", False: "no"}
 MECHANISM = {
     "defence": "defence",
@@ -54,10 +56,14 @@ class Audit:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the defences of an arm guarantee."""
+    """What the defences of an arm guarantee.
+
+    `kind` is ``sure``, ``weak`` (accounted for, with what limits it among the `flags`) or ``open``.
+    """
 
     arm: Arm
-    guarantee: bool
+    kind: str
+    flags: list[str]
     statement: str
     mechanisms: Table | None
     sums: Table | None
@@ -157,9 +163,10 @@ def _classes(entry: Mapping[str, Any]) -> list[str]:
 def _ledger(arm: Arm) -> Ledger:
     found = [result.ledger for result in arm.results if result.ledger]
     if not found:
-        return Ledger(arm, False, "", None, None, "", [])
+        return Ledger(arm, "open", [NOTHING], "", None, None, "", [])
     first = max(found, key=lambda one: _epsilon(one) or 0.0)  # the seed in which most was spent
-    guarantee = all(one.get("guarantee") for one in found)
+    guarantee = len(found) == len(arm.results) and all(one.get("guarantee") for one in found)
+    limits = _limits(first, arm) if guarantee else []
     mechanisms = [
         [
             YES.get(value, bare(value)) if isinstance(value := one.get(key), bool) else bare(value)
@@ -170,7 +177,8 @@ def _ledger(arm: Arm) -> Ledger:
     budget = "" if first.get("budget") is None else bare(first["budget"])
     return Ledger(
         arm,
-        guarantee,
+        "open" if not guarantee else "weak" if limits else "sure",
+        [NOTHING] if not guarantee else limits or ["formal guarantee"],
         _statement(first),
         Table(list(MECHANISM.values()), mechanisms, (0, 1, 2, 5, 6)) if mechanisms else None,
         _sums(first),
@@ -179,10 +187,23 @@ def _ledger(arm: Arm) -> Ledger:
     )
 
 
+def _limits(ledger: Mapping[str, Any], arm: Arm) -> list[str]:
+    """What keeps an accounted ε from protecting: its size, and what goes up beside the values."""
+    notes = " ".join(str(note) for note in ledger.get("notes") or ())
+    touched = any(one.get("rows") == "touched" for one in ledger.get("mechanisms") or ())
+    posts = any(((r.traffic.get("by_kind") or {}).get("up") or {}).get("posts") for r in arm.results)
+    told = {
+        "ε accounted, too large to protect": (_epsilon(ledger) or 0.0) > TOO_MUCH,
+        "values only: touched rows in the clear": touched and "touched rows" in notes,
+        "posts in the clear": bool(posts) or "users post" in notes,
+    }
+    return [words for words, holds in told.items() if holds]
+
+
 def _statement(ledger: Mapping[str, Any]) -> str:
     """What the ledger says in one sentence; nothing where that is what the heading says already."""
     told = str(ledger.get("statement") or "")
-    return "" if told.lower().strip(". ") == "no formal guarantee" else told[:1].upper() + told[1:]
+    return "" if told.lower().strip(". ") == NOTHING else told[:1].upper() + told[1:]
 
 
 def _sums(ledger: Mapping[str, Any]) -> Table | None:

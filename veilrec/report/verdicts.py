@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from veilrec.comparison.alike import unlike
 from veilrec.comparison.measures import Run, found_in
 from veilrec.report.arms import Arm, Family, seed_of
-from veilrec.report.measures import Measure, difference, pool, read
+from veilrec.report.measures import Measure, combined_p, difference, pool, read
+from veilrec.report.terms import Terms, terms
 
 __all__ = [
     "MEASURES",
     "Attacker",
     "Score",
     "Verdict",
+    "attacker_of",
     "attackers",
     "floors",
     "groups",
     "leaks_less",
     "measures",
     "membership",
+    "not_alike",
     "parts",
     "verdict",
     "verdicts",
@@ -63,14 +67,14 @@ SCALES = ("auc", "spearman", "r2")  # what a verdict may be given in, first foun
 
 @dataclass(frozen=True)
 class Verdict:
-    """The worst attacker of several families on one attribute, chosen without the truth.
+    """The worst attacker of several families on one attribute.
 
     Attributes:
         arm, audit, attribute: Of what.
         scale: The measure: ``auc``, or ``spearman`` or ``r2`` for a continuous attribute.
         by_seed: The measure by seed, with replicates where the run kept them.
         measure: The same over all seeds.
-        leaning: ``above``, ``below`` or ``none``: the interval against chance.
+        leaning: ``above``, ``below`` or ``none``: the interval against chance, and p where one is given.
         attackers: Who it was, and in how many seeds.
         entries: What each run says about the attribute, in the order of the seeds.
     """
@@ -100,6 +104,16 @@ class Verdict:
         """Whether the attribute has classes."""
         return self.scale == "auc"
 
+    @property
+    def grants(self) -> list[str]:
+        """What the attacker was given beyond what it saw, in any seed."""
+        return self.terms.grants
+
+    @property
+    def terms(self) -> Terms:
+        """The protocol under which it holds."""
+        return terms(self.arm, self.audit)
+
 
 class Attacker(NamedTuple):
     """One attacker over all seeds of an arm."""
@@ -123,7 +137,8 @@ def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
     by_seed = {seed: measure for seed, measure in found.items() if measure}
     if not by_seed:
         return None
-    measure = pool(list(by_seed.values()))
+    p = [one.value for seed in by_seed if (one := read(attacker_of(entries[seed]).get("p")))]
+    measure = replace(pool(list(by_seed.values())), p=combined_p(p))
     leaning = measure.leaning(MEASURES[scale].chance or 0.0)
     if not measure.sure:
         leaning = str(next(iter(given.values())).get("leaning", "none"))
@@ -156,6 +171,17 @@ def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
     Leaks below chance are turned round, so that being wrong on purpose is no defence.
     """
     return difference(_turned(second), _turned(first))
+
+
+def not_alike(first: Verdict, second: Verdict) -> str:
+    """What keeps two verdicts from being compared, by the rule of `veilrec compare`; empty where nothing."""
+    one, other = first.arm.seeds, second.arm.seeds
+    pairs = [(one[seed], other[seed]) for seed in one if seed in other] or [
+        (first.arm.first, second.arm.first)
+    ]
+    there = [pair for pair in pairs if all(first.audit in result.privacy for result in pair)]
+    told = (unlike(*pair, first.audit, first.attribute) for pair in there)
+    return next((what for what in told if what), "")
 
 
 def attackers(arm: Arm, audit: str, attribute: str) -> dict[str, Attacker]:
@@ -215,13 +241,21 @@ def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[
 
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
-    """Which items a user touched: the AUC of each way of telling."""
+    """Which items a user touched: the AUC of each way of telling, turned round in seeds below chance."""
     found: dict[str, list[Measure]] = {}
     for result in arm.results:
         for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items():
             if isinstance(entry, Mapping) and (measure := read(entry)):
-                found.setdefault(str(name), []).append(measure)
-    return {name: pool(seeds) for name, seeds in found.items()}
+                found.setdefault(str(name), []).append(measure.upright(0.5))
+    turned = {name: any(one.turned for one in seeds) for name, seeds in found.items()}
+    return {name: replace(pool(seeds), turned=turned[name]) for name, seeds in found.items()}
+
+
+def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attacker whom the verdict of a run names."""
+    name = entry["verdict"].get("attacker")
+    none: Mapping[str, Any] = {}
+    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
 
 
 def _entries(arm: Arm, audit: str, attribute: str) -> dict[Any, Mapping[str, Any]]:
@@ -237,14 +271,14 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
         measure: [found for one in seeds if (found := read((one.get("scores") or {}).get(measure)))]
         for measure in MEASURES
     }
-    p = [found.value for one in seeds if (found := read(one.get("p")))]
+    p = combined_p([found.value for one in seeds if (found := read(one.get("p")))])
     return Attacker(
         name,
         str(seeds[0].get("reads", "")),
         str(seeds[0].get("family", "")),
         any(bool(one.get("oracle")) for one in seeds),
-        {measure: pool(found) for measure, found in scores.items() if found},
-        max(p, default=None),
+        {measure: replace(pool(found), p=p) for measure, found in scores.items() if found},
+        p,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from veilrec.attack import Attack, Public
+from veilrec.attack import Attack, Public, Seen
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 from veilrec.probe import public, see
@@ -19,7 +19,7 @@ from veilrec.rounds import Federation
 from veilrec.runs.lab import Audit, People, audit
 from veilrec.runs.presets import OWN, PRESETS, preset
 from veilrec.runs.touches import membership
-from veilrec.runs.trials import goals_of, trial_of
+from veilrec.runs.trials import Trial, goals_of, trial_of
 from veilrec.threat import Threat
 from veilrec.transcript import Transcript
 
@@ -65,9 +65,10 @@ class Examiner:
         there[seats[seats >= 0]] = True
         for one in self.audits:
             goals = goals_of(people, one.threat, there)
-            for goal, repeat in itertools.product(goals, range(one.threat.repeats)):
-                trial_of(goal, one.threat, people.tags, self.seed, repeat)
-            fitting(one, known)
+            draws = itertools.product(goals, range(one.threat.repeats))
+            trials = [trial_of(goal, one.threat, people.tags, self.seed, repeat) for goal, repeat in draws]
+            for name, attack in fitting(one, known).items():
+                _check_answers(name, attack, known, trials)
 
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
@@ -89,6 +90,16 @@ class Examiner:
                 report["membership"] = membership(seen, *touched, people, one.threat.resamples)
             found[one.name] = report
         return found
+
+
+def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Trial]) -> None:
+    """Refuse an attack that has nothing to say about any attribute, such as one on a part that is not there."""
+    blind = Seen(known, lambda: iter(()))
+    for entry, one in attack.unfold().items():
+        if trials and not any(one.answers(blind, trial.task) for trial in trials):
+            goals = ", ".join(dict.fromkeys(trial.goal.name for trial in trials))
+            what = f"can say nothing about {goals}"
+            raise BadInput(f"attack {entry or name}", what, "check its part and its attribute, or drop it")
 
 
 def fitting(one: Audit, known: Public) -> dict[str, Attack]:

@@ -1,0 +1,35 @@
+"""Terms: the protocol under which a finding holds, so that nobody reads it without."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from veilrec.report.arms import Arm, Family
+
+__all__ = ["Terms", "protocols", "terms"]
+
+
+class Terms(NamedTuple):
+    """The protocol under which a finding holds."""
+
+    audit: str
+    grants: list[str]
+    oracle: bool
+
+    def __str__(self) -> str:
+        granted = f"granted: {', and '.join(self.grants)}" if self.grants else "nothing granted"
+        chosen = "oracle: chosen with the truth in hand" if self.oracle else "chosen without the truth"
+        return f"Audit {self.audit}; {granted}; {chosen}"
+
+
+def terms(arm: Arm, audit: str) -> Terms:
+    """What the attackers of an audit were granted in any run of an arm, and whether the truth chose them."""
+    found = [result.privacy[audit] for result in arm.results if audit in result.privacy]
+    grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
+    return Terms(audit, list(grants), any(bool(one.get("oracle")) for one in found))
+
+
+def protocols(family: Family, audit: str) -> list[str]:
+    """The protocols that arms were audited under by that name: one, unless they were not made alike."""
+    there = [arm for arm in family.arms if any(audit in result.privacy for result in arm.results)]
+    return list(dict.fromkeys(str(terms(arm, audit)) for arm in there))
