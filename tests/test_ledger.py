@@ -312,3 +312,20 @@ def test_planted_bugs_in_sums_are_caught(plant: Any, monkeypatch: pytest.MonkeyP
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         test_sums_are_exact_for_a_thousand_schedules()
+
+
+def test_in_a_chain_the_noise_counts_whose_whole_upload_costs_least() -> None:
+    """A norm bounds all values at once: its ε is that of an upload, not of one value."""
+    common = {"name": "item", "width": 4, "table": 100, "rows": "all"}
+    per_value = Mechanism("laplace", kind="laplace", scale=Fraction(1), clip=Fraction(2), **common)  # type: ignore[arg-type]
+    together = Mechanism(
+        "gaussian",
+        kind="gaussian",
+        scale=Fraction(1),
+        clip=Fraction(1),
+        by="norm",
+        place=1,
+        **common,  # type: ignore[arg-type]
+    )
+    assert together.epsilon > per_value.epsilon  # an upload against one value of 400
+    assert Ledger([per_value, together], 1).counted == [together]

@@ -93,7 +93,7 @@ class Examiner:
 
 
 def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Trial]) -> None:
-    """Refuse an attack that has nothing to say about any attribute, such as one on a part that is not there."""
+    """Refuse an attack that has nothing to say about any attribute, as one on a part that is not there."""
     blind = Seen(known, lambda: iter(()))
     for entry, one in attack.unfold().items():
         if trials and not any(one.answers(blind, trial.task) for trial in trials):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from veilrec.defence import Chain, Defence
 from veilrec.errors import BadInput
-from veilrec.mechanism import Mechanism
+from veilrec.mechanism import Mechanism, gaussian_epsilon
 from veilrec.model import Recommender
 from veilrec.params import Params, Rows
 from veilrec.portion import Portion
@@ -171,16 +171,26 @@ def check(federation: Federation) -> None:
 
 
 def _counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
-    """Of several noises on one weight the one with the smallest ε: its guarantee is not undone by the others.
+    """Of several noises on one weight the one whose upload costs least: the others do not undo its guarantee.
 
     Those after it work on its output, those before it on its input, and it clips whatever comes in.
     """
     best: dict[str, Mechanism] = {}
     for mechanism in declared:
         known = best.get(mechanism.name)
-        if known is None or mechanism.epsilon < known.epsilon:
+        if known is None or _cost(mechanism) < _cost(known):
             best[mechanism.name] = mechanism
     return list(best.values())
+
+
+def _cost(mechanism: Mechanism) -> float:
+    """ε of all values of an upload under a name; a norm bounds them together, and is charged once."""
+    if mechanism.by == "norm":
+        return mechanism.epsilon
+    if mechanism.kind == "laplace":
+        return mechanism.epsilon * mechanism.coordinates
+    whole = float(mechanism.ratio) * mechanism.coordinates**0.5
+    return float(gaussian_epsilon(torch.tensor([whole]))[0])
 
 
 def _charge(mechanism: Mechanism) -> Charge:

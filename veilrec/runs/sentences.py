@@ -63,8 +63,9 @@ def _something(goal: Goal, worst: Tried, who: str, floors: Mapping[str, Any]) ->
     pair = (
         f"a {goal.names[0]} and a {goal.names[1]} user" if goal.classes == 2 else "one of a class and one not"
     )
+    told, times = who.rstrip(","), round(100 * worst.scores["auc"].value)
     return (
-        f"{who.rstrip(',')}, given {pair}, says which is which {round(100 * worst.scores['auc'].value)} times of 100 "
+        f"{told}, given {pair}, says which is which {times} times of 100 "
         f"(chance: 50); guessing everyone's {goal.name} it is right for {round(100 * right.value)} of 100, "
         f"always guessing {most} for {round(100 * majority)}."
     )
