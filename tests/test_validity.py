@@ -146,7 +146,7 @@ def shuffled_auc(attacks: Mapping[str, Attack], users: int, shuffles: int) -> fl
     return mean(attackers(found, "auc"))
 
 
-@pytest.mark.parametrize("name", ["logistic", "tree", "knn"])
+@pytest.mark.parametrize("name", ["logistic", "knn"])
 @pytest.mark.parametrize("reading", WHOLE)
 def test_a_reading_says_nothing_of_labels_it_has_not_got(reading: str, name: str) -> None:
     assert abs(shuffled_auc(alone(WHOLE[reading], name), 600, 6) - 0.5) < 0.05
@@ -303,7 +303,9 @@ def interferes(attack: Attack) -> bool:
     return not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize(  # those of the papers are ours with other settings
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if "-" in name else []) for name in CLASSIFIERS]
+)
 def test_nobodys_score_depends_on_the_uploads_of_who_is_attacked(name: str) -> None:
     if "xgboost" in name:
         pytest.importorskip("xgboost")
@@ -331,7 +333,7 @@ def aged(leak: float) -> dict[str, Any]:
         made.seen(),
         people({}, values={"age": age}),
         QUICK,
-        {"": AttributeInference("embeddings", classifiers=("logistic", "boosting", "knn", "forest"))},
+        {"": AttributeInference("embeddings", classifiers=("logistic", "boosting", "knn"))},
     )
     verdict: dict[str, Any] = found["attributes"]["age"]["verdict"]
     return verdict
