@@ -38,11 +38,11 @@ def sentence(
 
 def _nothing(goal: Goal, worst: Tried, sight: str, families: int, grants: str) -> str:
     several = families > 1
-    name, verb = ("No attacker", "finds") if several else ("The one attacker", "does not find")
+    name = f"No attacker of {families} families finds" if several else "The only attacker does not find"
     key, chance, what = ("auc", "0.50", "AUC") if goal.classes else ("spearman", "0", "rank correlation")
     score = worst.scores[key]
     return (
-        f"{name} of {families} famil{'ies' if several else 'y'} {verb} {goal.name} in the {sight}{grants}: "
+        f"{name} {goal.name} in the {sight}{grants}: "
         f"{what} {score.value:.2f} [{score.low:.2f}, {score.high:.2f}], chance {chance}."
     )
 
