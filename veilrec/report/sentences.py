@@ -32,7 +32,7 @@ def sentence(one: Verdict) -> str:
 
 def _nothing(one: Verdict) -> str:
     families = len({name for entry in one.entries for name in entry["verdict"].get("families") or ()})
-    who = f"No attacker of {families} families finds" if families > 1 else "The one attacker does not find"
+    who = f"No attacker of {families} families finds" if families > 1 else "The only attacker does not find"
     granted = f", with {' and '.join(one.grants)}" if one.grants else ""
     ends = ""
     if one.measure.sure:
