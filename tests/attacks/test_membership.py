@@ -59,6 +59,10 @@ def test_auc_per_user_by_hand() -> None:
     assert per_user(scores, touched).tolist() == pytest.approx([0.75, 0.5, 2.5 / 3])
 
 
+def test_a_user_who_touched_everything_tells_nothing_by_it() -> None:
+    assert per_user(torch.tensor([[3.0, 1.0]]), [torch.tensor([0, 1])]).tolist() == [0.5]
+
+
 def test_an_undefended_upload_tells_what_its_user_touched() -> None:
     data = synthetic(users=60)
     fed = federation(

@@ -47,7 +47,7 @@ def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: i
 
 
 def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
-    """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half."""
+    """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half, and all or nothing is 0.5."""
     ascending = scores.sort(1).values
     longest = max(len(items) for items in touched)
     place = torch.zeros(len(scores), longest, dtype=torch.int64)
@@ -58,4 +58,5 @@ def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
     below = torch.searchsorted(ascending, own) + torch.searchsorted(ascending, own, right=True)
     count = there.sum(1).double()
     ranks = (below.double() / 2 * there).sum(1)  # items below each touched one, itself and ties by half
-    return (ranks - count * count / 2) / (count * (scores.shape[1] - count)).clamp(min=1)
+    pairs = count * (scores.shape[1] - count)
+    return torch.where(pairs > 0, (ranks - count * count / 2) / pairs.clamp(min=1), 0.5)
