@@ -47,7 +47,7 @@ def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: i
 
 
 def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
-    """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half, and all or nothing is 0.5."""
+    """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half, all or nothing is 0.5."""
     ascending = scores.sort(1).values
     longest = max(len(items) for items in touched)
     place = torch.zeros(len(scores), longest, dtype=torch.int64)
