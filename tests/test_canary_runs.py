@@ -20,7 +20,9 @@ from tests.canary import Canaries, Found
 from tests.canary_world import USERS, canaries_of, canary_world, outside, spying
 from tests.contract import Case, cases
 from veilrec import node, tensors
+from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.random_guess import RandomGuess
+from veilrec.cli import main
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.errors import BadInput
@@ -264,3 +266,21 @@ def test_a_device_of_its_own_tells_no_more(tmp_path: Path, capfd: pytest.Capture
     assert canaries.scan(documents) == []
     own = (tmp_path / "7" / node.OWN).read_bytes()
     assert canaries.find(documents["upload 1 of 7"] + own)
+
+
+def test_real_attackers_and_the_commands_about_them_tell_no_more(tmp_path: Path) -> None:
+    """Attackers that read everybody's uploads, then `attack`, `compare` and `evaluate` on what they left."""
+    reads = {name: AttributeInference(name, classifiers=("lda", "knn")) for name in ("profile", "updates")}  # type: ignore[arg-type]
+    run = leave(experiment(threat=THREAT, attacks=reads), tmp_path / "run")
+    assert run.search() == []
+    with heard() as said:
+        for arguments in (
+            ["attack", str(run.place), "--reads", "parameters", "--classifier", "lda"],
+            ["compare", str(run.place), "--audit", "custom"],
+            ["evaluate", str(run.place)],
+        ):
+            assert main(arguments) == 0
+    assert b"AUC" in said["stdout"]
+    assert run.search({**said, "result.json": (run.place / "result.json").read_bytes()}) == []
+    planted = said["stdout"] + str(LOG.user_ids[7]).encode()
+    assert run.search({"stdout": planted}) != []
