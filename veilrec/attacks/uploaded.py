@@ -56,7 +56,7 @@ def touches(seen: Seen, public: Public) -> Iterator[tuple[Exchange, Tensor, Tens
     The items that are granted (PARD's I'_u), or else the rows that stand out by where they moved.
     """
     pairs = seen.granted.interactions
-    granted = None if pairs is None else _Lists.of(*pairs, public.n_users)
+    granted = None if pairs is None else Lists.of(*pairs, public.n_users)
     for exchange in seen.probe():
         user = users_of(public, exchange)
         if granted is None:
@@ -66,17 +66,21 @@ def touches(seen: Seen, public: Public) -> Iterator[tuple[Exchange, Tensor, Tens
         yield exchange, user, mask
 
 
-class _Lists(NamedTuple):
+class Lists(NamedTuple):
     """Everybody's items one after another: only those of a chunk are ever laid out side by side."""
 
     item: Tensor  # [events] in the order of the users
     start: Tensor  # [users + 1]
 
     @classmethod
-    def of(cls, user: Tensor, item: Tensor, users: int) -> _Lists:
+    def of(cls, user: Tensor, item: Tensor, users: int) -> Lists:
         start = torch.zeros(users + 1, dtype=torch.int64)
         start[1:] = torch.bincount(user, minlength=users).cumsum(0)
         return cls(item[user.argsort(stable=True)], start)
+
+    def of_one(self, user: int) -> Tensor:
+        """``[k]`` the items of one user."""
+        return self.item[self.start[user] : self.start[user + 1]]
 
     def of_some(self, user: Tensor, items: int) -> Tensor:
         """``[u, items]`` True where a user touched an item."""

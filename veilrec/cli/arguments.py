@@ -10,6 +10,7 @@ import typer
 from veilrec.errors import BadInput
 
 __all__ = [
+    "Data",
     "DataDir",
     "Device",
     "Json",
@@ -17,6 +18,7 @@ __all__ = [
     "Quiet",
     "RecipePath",
     "Run",
+    "Runs",
     "Seed",
     "Sets",
     "check_device",
@@ -25,6 +27,14 @@ __all__ = [
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.", show_default=False)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
+Runs = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="PATH", help="The dataset of a run that was written without it."),
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one value, as in plan.rounds=50; repeatable."),

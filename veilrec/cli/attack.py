@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, check_device, load_plugins
+from veilrec.cli.arguments import (
+    Data,
+    DataDir,
+    Device,
+    Json,
+    Plugins,
+    Quiet,
+    Runs,
+    check_device,
+    load_plugins,
+)
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
@@ -23,10 +33,6 @@ def _names(option: str, told: str, metavar: str = "NAME") -> Any:
 
 
 Names = list[str] | None
-Runs = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
-]
 Preset = Annotated[Names, _names("--preset", "veilrec, pard, apm, aegis or fedau2")]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
 Reads = Annotated[Names, _names("--reads", "updates, parameters, profile or embeddings")]
@@ -39,9 +45,6 @@ Selection = Annotated[str | None, typer.Option(help="last, validation or oracle.
 Seed = Annotated[int | None, typer.Option(help="Instead of the run's own.")]
 Name = Annotated[str, typer.Option("--name", help="What the findings are called in result.json.")]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Leave result.json as it is.")]
-Data = Annotated[
-    Path | None, typer.Option("--data", metavar="PATH", help="Of a run that was written without it.")
-]
 
 
 def attack(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Json
+from veilrec.cli.arguments import Json, Runs
 from veilrec.cli.leaks import measure, printable
 from veilrec.cli.tables import console, table
 from veilrec.errors import BadInput
@@ -25,10 +25,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
 
 
 def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
-    ],
+    runs: Runs,
     audit: Annotated[
         str, typer.Option("--audit", metavar="NAME", help="Which audit; by default our own.")
     ] = "",

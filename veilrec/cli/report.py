@@ -8,17 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Plugins, load_plugins
+from veilrec.cli.arguments import DataDir, Plugins, Runs, load_plugins
 from veilrec.errors import BadInput
 
 __all__ = ["report", "user_maps", "write_report"]
 
 
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
-    ],
+    runs: Runs,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Of the page.")] = "",
     with_user_map: Annotated[

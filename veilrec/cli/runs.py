@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from veilrec.cli.arguments import (
+    Data,
     DataDir,
     Device,
     Json,
@@ -25,11 +26,6 @@ from veilrec.cli.arguments import (
 from veilrec.errors import BadInput
 
 __all__ = ["evaluate", "recommend", "run"]
-
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="PATH", help="The dataset of a run that was written without it."),
-]
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.columns import WORDS, column
 from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
 from veilrec.datasets.reading.parquet import MAGIC, Parquet
-from veilrec.datasets.reading.people import MISSING, Attribute, observed
+from veilrec.datasets.reading.people import Attribute, amounts, observed
 from veilrec.datasets.reading.table import Table, read_table, sample
 from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
@@ -67,12 +66,12 @@ def read_attributes(
     table, name = _table(path, ids, [*attributes, *continuous])
     where, layout = table.source.where, table.layout
     wanted = [column(where, layout, told) for told in attributes]
-    amounts = [column(where, layout, told) for told in continuous]
-    _refuse_contradictions(wanted, amounts, name)
-    others = [other for other in layout.names if other not in (name, *amounts)]
+    numbers = [column(where, layout, told) for told in continuous]
+    _refuse_contradictions(wanted, numbers, name)
+    others = [other for other in layout.names if other not in (name, *numbers)]
     labels, notes = _labels(table, wanted or others, bool(wanted))
-    values = {other: _amounts(table, other) for other in amounts}
-    asked = frozenset([*wanted, *amounts])
+    values = {other: amounts(table, other) for other in numbers}
+    asked = frozenset([*wanted, *numbers])
     return Described(where, unique_ids(table, name), labels, values, asked, tuple(notes))
 
 
@@ -135,20 +134,3 @@ def _labels(table: Table, names: Sequence[str], asked: bool) -> tuple[dict[str, 
         else:
             notes.append(f"{name} has {count:,} different values: not taken as an attribute{hint}")
     return found, notes
-
-
-def _amounts(table: Table, name: str) -> NDArray[np.float64]:
-    """``[rows]`` the numbers of a column, NaN where unknown."""
-    codes, words = table.tokens[name]
-    numbers = [_amount(word.strip()) for word in words]
-    bad = np.array([number is None for number in numbers])
-    table.refuse(bad[codes], name, '{column} is "{value}"', "a continuous attribute needs finite numbers")
-    return np.array(numbers, dtype=np.float64)[codes]
-
-
-def _amount(word: str) -> float | None:
-    if word.casefold() in MISSING:
-        return math.nan
-    if is_number(word) and word.isascii() and "_" not in word and math.isfinite(float(word)):
-        return float(word)
-    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from veilrec.datasets.reading.archives import Source
 from veilrec.datasets.reading.columns import WORDS
 from veilrec.datasets.reading.layout import Layout, is_number, plain, rows, understand
-from veilrec.datasets.reading.table import Table, read_table, sample
+from veilrec.datasets.reading.table import Table, frames, read_table, sample
 from veilrec.errors import BadInput
 
 __all__ = ["read_numbers", "understand_numbers"]
@@ -50,21 +49,8 @@ def read_numbers(
     values = np.empty((table.length, len(columns)), dtype=np.float32)
     places, start = [layout.names.index(name) for name in columns], 0
     try:
-        frames = pd.read_csv(
-            io.BytesIO(source.data),
-            sep=layout.separator,
-            header=0 if layout.header else None,
-            names=list(range(len(layout.names))),
-            usecols=places,
-            index_col=False,
-            dtype=np.float64,
-            na_filter=False,
-            quoting=0 if layout.quoted else 3,
-            skipinitialspace=layout.spaced,
-            chunksize=max(1, VALUES // len(columns)),
-            encoding="utf-8",
-        )
-        for frame in frames:
+        size = max(1, VALUES // len(columns))
+        for frame in frames(source, layout, places, np.float64, size):
             with np.errstate(over="ignore"):
                 values[start : start + len(frame)] = frame.to_numpy()
             start += len(frame)

@@ -14,12 +14,8 @@ __all__ = ["OWN", "PRESETS", "preset"]
 
 OWN = "veilrec"
 WORST = ("logistic", "mlp", "boosting", "forest", "knn", "svc")
-QUICK = (
-    "logistic",
-    "mlp",
-    "forest",
-    "knn",
-)  # on wide readings, where boosting costs the most and finds least
+# On wide readings, where boosting costs most:
+QUICK = ("logistic", "mlp", "forest", "knn")
 BARE = Threat(stratified=False, by_part=False, membership=False)
 
 PRESETS = {

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from veilrec.attack import Seen
 from veilrec.attacks.membership import WAYS, Membership
+from veilrec.attacks.uploaded import Lists, items_of, users_of
 from veilrec.metrics.resampling import mean, summary
 from veilrec.runs.trials import People
 from veilrec.runs.verdict import told
@@ -24,25 +25,23 @@ def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: i
     non-member, whether its row was sent or not.
     """
     public = seen.public
-    if public is None or public.seats.shape[1] > 1 or not any(s.table for s in public.schema.values()):
+    if public is None or public.seats.shape[1] > 1 or not items_of(public):
         return None
-    start = torch.zeros(public.n_users + 1, dtype=torch.int64)
-    start[1:] = torch.bincount(user, minlength=public.n_users).cumsum(0)
-    ordered = item[user.argsort(stable=True)]
+    touched = Lists.of(user, item, public.n_users)
     seats: list[Tensor] = []
     found: dict[str, list[Tensor]] = {way: [] for way in WAYS}
     for exchange in seen.probe():
-        users = public.seats[exchange.received.cohort.cpu(), 0]
+        users = users_of(public, exchange)
         seats.append(users)
         for way in WAYS:
             scores = Membership(way).pairs(public, exchange).cpu()  # type: ignore[arg-type]
-            found[way].append(per_user(scores, [ordered[start[u] : start[u + 1]] for u in users.tolist()]))
+            found[way].append(per_user(scores, [touched.of_one(u) for u in users.tolist()]))
     people = torch.cat(seats)
     weight = who.weights(people, resamples)
     aucs = {way: torch.cat(each) for way, each in found.items()}
     scored = {way: summary(float(each.mean()), mean(each, weight)) for way, each in aucs.items()}
     worst = max(scored, key=lambda way: abs(scored[way].value - 0.5))
-    items = max(spec.table or 0 for spec in public.schema.values())
+    items = items_of(public)
     return {**{w: told(m) for w, m in scored.items()}, "users": len(people), "items": items, "worst": worst}
 
 

@@ -94,27 +94,33 @@ def sample(source: Source, layout: Layout, count: int) -> list[list[str]]:
     return [fields for _, fields in itertools.islice(rows(source, layout), count)]
 
 
+def frames(source: Source, layout: Layout, places: Sequence[int], dtype: type, size: int) -> Iterator[Any]:
+    """Some columns of a text as frames of so many rows; nothing is taken for missing."""
+    import pandas as pd
+
+    yield from pd.read_csv(
+        io.BytesIO(source.data),
+        sep=layout.separator,
+        header=0 if layout.header else None,
+        names=list(range(len(layout.names))),
+        usecols=list(places),
+        index_col=False,
+        dtype=dtype,
+        na_filter=False,
+        quoting=0 if layout.quoted else 3,
+        skipinitialspace=layout.spaced,
+        chunksize=size,
+        encoding="utf-8",
+    )
+
+
 def _chunks(source: Source, layout: Layout, names: Sequence[str]) -> Iterator[dict[str, NDArray[np.object_]]]:
     """The columns as Python strings, some rows at a time; nothing is converted, so ``007`` is not ``7``."""
     import pandas as pd
 
     places = [layout.names.index(name) for name in names]
     try:
-        frames = pd.read_csv(
-            io.BytesIO(source.data),
-            sep=layout.separator,
-            header=0 if layout.header else None,
-            names=list(range(len(layout.names))),
-            usecols=places,
-            index_col=False,
-            dtype=object,
-            na_filter=False,
-            quoting=0 if layout.quoted else 3,
-            skipinitialspace=layout.spaced,
-            chunksize=CHUNK,
-            encoding="utf-8",
-        )
-        for frame in frames:
+        for frame in frames(source, layout, places, object, CHUNK):
             yield {name: frame[place].to_numpy() for name, place in zip(names, places, strict=True)}
     except pd.errors.ParserError as error:
         raise BadInput(source.where, f"cannot be cut into fields: {error}", "check its quotes") from error
