@@ -119,7 +119,7 @@ def _audits(
         }
         threat = Threat(**{"by_part": False, "membership": False, **changes})
         return [Audit(name or CUSTOM, threat, attacks)]
-    chosen = [preset(entry) for entry in presets or (OWN,)]
+    chosen = [preset(entry, where="--preset") for entry in presets or (OWN,)]
     if name and len(chosen) > 1:
         raise BadInput("--name", "one name for several protocols", "name one --preset")
     changed = set(changes) - {"attributes"}  # a protocol that was changed does not go by its own name

@@ -58,13 +58,13 @@ PRESETS = {
 }
 
 
-def preset(name: str, attributes: Sequence[str] = ()) -> Audit:
-    """A protocol by name, for some attributes or for all.
+def preset(name: str, attributes: Sequence[str] = (), where: str = "threat.also") -> Audit:
+    """A protocol by name, for some attributes or for all; `where` it was asked for.
 
     Raises:
         BadInput: Where there is none of that name.
     """
     if name not in PRESETS:
-        raise BadInput("threat.also", f'no protocol "{name}"', nearest(name, PRESETS))
+        raise BadInput(where, f'no protocol "{name}"', nearest(name, PRESETS))
     found = PRESETS[name]
     return replace(found, threat=replace(found.threat, attributes=tuple(attributes)))
