@@ -33,6 +33,7 @@ class Public:
         rate: The one local rate of plain SGD in a single step; None where an update is no multiple of one.
         seats: ``[clients, seats]`` which user sits where, -1 for an empty seat.
         n_users: How many users there are.
+        features: What the columns are called that the model reads of each user, if it reads any.
     """
 
     model: Recommender
@@ -41,6 +42,7 @@ class Public:
     rate: float | None
     seats: Tensor
     n_users: int
+    features: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

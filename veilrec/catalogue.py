@@ -71,7 +71,7 @@ def find(kind: str, name: str, where: str = "") -> Entry:
 
 def options(entry: Entry) -> dict[str, Option]:
     """The options of an entry: the keyword arguments of its constructor that a recipe may set."""
-    filled = ("n_items", "n_seats") if inspect.isclass(entry) else ("path", "split_seed")
+    filled = ("n_items", "n_seats", "n_features") if inspect.isclass(entry) else ("path", "split_seed")
     return options_of(entry, without=filled)
 
 

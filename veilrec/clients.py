@@ -204,7 +204,12 @@ class Events(NamedTuple):
         return cls(per_client, item, seat_of[user], rank, count[user], by_item - rank, first, count)
 
     def history(self, seats: Tensor, length: int) -> Tensor:
-        """``[c, seats, length]`` each user's latest items in time order, -1 in front of shorter ones."""
+        """``[c, seats, length]`` each user's latest items in time order, -1 in front of shorter ones.
+
+        A length of -1 is that of the longest.
+        """
+        if length < 0:
+            length = int(torch.where(seats >= 0, self.user_count[seats.clamp(min=0)], 0).max())
         if length == 0:
             return seats.new_full((*seats.shape, 0), -1)
         user = seats.clamp(min=0)

@@ -18,9 +18,10 @@ from veilrec.defence import Chain, Defence
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput, nearest
 from veilrec.evaluation import Evaluation
+from veilrec.features import with_features
 from veilrec.interactions import Interactions
 from veilrec.keys import Keys
-from veilrec.model import Recommender
+from veilrec.model import Recommender, made, wants_features
 from veilrec.plan import Plan
 from veilrec.protocol import Protocol
 from veilrec.protocols.fedavg import FedAvg
@@ -66,6 +67,8 @@ class Experiment:
         silos: Clients with many users each; 0 for one user a client.
         consent: Share of users who post an attribute openly, for all attributes or by name.
         split_seed: Decides candidates, consent and silos; equal for all seeds of a comparison.
+        include_private_features: Whether attributes are among the features, if the model reads any: then
+            whoever sees its updates may read them off (APM, Table 1).
         device: ``cpu`` or ``cuda``.
     """
 
@@ -82,6 +85,7 @@ class Experiment:
     silos: int = 0
     consent: float | Mapping[str, float] = 0.0
     split_seed: int = 0
+    include_private_features: bool = False
     device: str = "cpu"
 
     def federation(self) -> Federation:
@@ -98,9 +102,12 @@ class Experiment:
             clients = Clients.silos(split, self.silos, consent=self.consent, keys=keys)
         else:
             clients = Clients.phones(split, consent=self.consent, keys=keys)
+        if wants_features(self.model):
+            clients = with_features(clients, private=self.include_private_features)
+        width = 0 if clients.log.features is None else clients.log.features.shape[1]
         return Federation.of(
             clients,
-            self.model(self.data.n_items, clients.n_seats),
+            made(self.model, self.data.n_items, clients.n_seats, width),
             self.protocol,
             self.defence,
             self.plan,
@@ -117,6 +124,7 @@ class Experiment:
             "consent": self.consent,
             "silos": self.silos,
             "split_seed": self.split_seed,
+            "include_private_features": self.include_private_features,
         }
         defences = self.defence.of if isinstance(self.defence, Chain) else (self.defence,)
         told = {

@@ -29,6 +29,7 @@ class Interactions:
         classes: The name of each class of each attribute, by class number.
         values: Continuous attributes, ``[users]`` float64, e.g. ages in years; NaN is unknown.
         features: ``[users, width]`` what a device knows about its own user, if anything.
+        feature_names: One a column; ``gender=female`` is a column of a one-hot block.
         texts: One title per item, where known.
         report: What was dropped on the way in and why, as sentences.
         name: Where the log comes from.
@@ -46,6 +47,7 @@ class Interactions:
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     values: Mapping[str, Tensor] = field(default_factory=dict)
     features: Tensor | None = None
+    feature_names: Sequence[str] = ()
     texts: Sequence[str] | None = None
     report: Sequence[str] = ()
     name: str = "log"

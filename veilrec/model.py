@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from veilrec.clients import Batch
 from veilrec.keys import Keys
 from veilrec.params import Params, Part, Parts, Scope, part_of
 
-__all__ = ["Device", "Recommender", "bind", "with_part", "with_scope"]
+__all__ = ["Device", "Recommender", "bind", "made", "wants_features", "with_part", "with_scope"]
 
 
 class Device(NamedTuple):
@@ -39,7 +40,7 @@ class Recommender(nn.Module, ABC):
 
     parts: Parts
     dim: int  # width of `represent`
-    history: int = 0  # how many of a user's latest items `Batch.history` shall hold
+    history: int = 0  # how many of a user's latest items `Batch.history` shall hold; -1 for all
     scale: ClassVar[float] = 0.01  # standard deviation of fresh user and item tables
 
     def __init_subclass__(cls, **rest: Any) -> None:
@@ -119,6 +120,18 @@ def bind(model: Recommender, params: Params, function: Callable[..., Any], *argu
     return functional_call(
         _Bound(model), {f"model.{n}": w for n, w in params.items()}, (function, *arguments)
     )
+
+
+def wants_features(factory: Callable[..., Recommender]) -> bool:
+    """Whether a model reads `Batch.features`: it then takes ``n_features``, the number of columns."""
+    return "n_features" in inspect.signature(factory).parameters
+
+
+def made(factory: Callable[..., Recommender], n_items: int, n_seats: int, n_features: int = 0) -> Recommender:
+    """The model for so many items, users a device and, where it reads them, features a user."""
+    if wants_features(factory):
+        return factory(n_items, n_seats, n_features=n_features)
+    return factory(n_items, n_seats)
 
 
 def overrides(entry: object, contract: type, method: str) -> bool:

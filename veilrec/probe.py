@@ -46,6 +46,7 @@ def public(federation: Federation) -> Public:
         rate=None if not plain or isinstance(plan.lr, Mapping) else plan.lr,
         seats=federation.clients.seats.cpu(),
         n_users=federation.clients.log.n_users,
+        features=tuple(federation.clients.log.feature_names),
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, check_widths, perceptron, pick
+from veilrec.models.layers import LOSSES, Dense, check_widths, known_products, perceptron, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedNCF"]
@@ -122,16 +122,10 @@ class FedNCF(Recommender):
         return torch.stack(each, 1)
 
     def _ready(self, params: Params, devices: Device) -> Tensor | None:
-        """``[c, l, h]`` the first layer on the items, while all devices have the weights they were sent.
-
-        Then their rows are rows of one table, and a product for each item does for everybody.
-        """
-        weight, half = params["mlp1.weight"], params[self.users].shape[-1]
-        if weight.stride(0) or not len(weight) * params[self.items].shape[1] > len(devices.sent[self.items]):
-            return None
-        table = devices.sent[self.items] @ weight[0, half:].detach()  # [items, h]
-        rows = devices.batch.rows.clamp(min=0)
-        return table.index_select(0, rows.reshape(-1)).reshape(*rows.shape, -1)
+        """``[c, l, h]`` the first layer on the items, while all devices have the weights they were sent."""
+        half = params[self.users].shape[-1]
+        weight = params["mlp1.weight"][:, half:]
+        return known_products(devices.sent[self.items], weight, devices.batch.rows)
 
     def _cohort(
         self,

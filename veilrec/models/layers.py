@@ -74,6 +74,29 @@ def perceptron(
     return _Perceptron.apply(x, ready, first, out, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
 
 
+def known_products(table: Tensor, weight: Tensor, rows: Tensor) -> Tensor | None:
+    """``[c, l, h]`` a layer on the local rows ``[c, l]`` of a table that all devices were sent, or None.
+
+    While all devices have the weights they were sent ``[c, d, h]`` (one behind a stack of views), a product
+    for each row of the table does for everybody; None where they differ, or the table is the larger one.
+    """
+    if weight.stride(0) or not len(weight) * rows.shape[1] > len(table):
+        return None
+    products = table @ weight[0].detach()  # [items, h]
+    return products.index_select(0, rows.clamp(min=0).reshape(-1)).reshape(*rows.shape, -1)
+
+
+def shares(history: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """``[…, length]`` the weight of each row in the mean of the rows that a history ``[…, t]`` names.
+
+    A product with it is the mean; what pads the history (-1) weighs nothing.
+    """
+    there = (history >= 0).to(dtype)
+    each = there / there.sum(-1, keepdim=True).clamp(min=1)
+    empty = each.new_zeros(*history.shape[:-1], length)
+    return empty.scatter_add(-1, history.clamp(min=0), each)
+
+
 def check_widths(**widths: int) -> None:
     """Refuse vectors of no width, by the name of the option."""
     for name, width in widths.items():

@@ -13,7 +13,7 @@ from veilrec.datasets import places
 from veilrec.defence import Defence, chain
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
-from veilrec.model import Recommender, with_scope
+from veilrec.model import Recommender, made, with_scope
 from veilrec.params import Scope
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
 from veilrec.settings import fit, options_of
@@ -40,7 +40,7 @@ def build(values: Mapping[str, Any]) -> Values:
             for name, made in PLAIN.items()
             if name in values
         },
-        **{name: data[name] for name in ("consent", "silos", "split_seed")},
+        **{name: data[name] for name in ("consent", "silos", "split_seed", "include_private_features")},
         "seed": values["seed"],
     }
     _agree(parts)
@@ -94,9 +94,14 @@ class Moved:
     model: Callable[..., Recommender]
     scopes: Mapping[str, str]
 
-    def __call__(self, n_items: int, n_seats: int = 1) -> Recommender:
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What the model itself takes: whether it reads features can be seen from that."""
+        return inspect.signature(self.model)
+
+    def __call__(self, n_items: int, n_seats: int = 1, *, n_features: int = 0) -> Recommender:
         """The model for so many items and users a device."""
-        model = self.model(n_items, n_seats)
+        model = made(self.model, n_items, n_seats, n_features)
         for part, scope in self.scopes.items():
             if part not in model.parts:
                 raise BadInput(
@@ -137,7 +142,7 @@ def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:
 
 def _toy(model: Callable[..., Recommender], defence: Defence) -> Recommender:
     try:
-        return defence.attach(model(16, 1))
+        return defence.attach(made(model, 16, 1, n_features=4))
     except VeilrecError:
         raise
     except (RuntimeError, TypeError, ValueError) as error:

@@ -29,6 +29,7 @@ DATA = {
     "consent": Option(float | Mapping[str, float], 0.0),
     "silos": Option(int, 0),
     "split_seed": Option(int, 0),
+    "include_private_features": Option(bool, False),
 }
 SCOPES = {"scopes": Option(Mapping[str, Literal["shared", "exposed", "private"]], {})}
 PLUGIN = {"path": Option(Path), "sha256": Option(str, "")}

@@ -86,7 +86,7 @@ class Session:
             traffic=training.traffic.summary(),
             timing=total(training.timing.rows(), **more),
             environment=environment(self.federation.keys.value.device),
-            data=summary(self.data, self.federation.clients),
+            data=summary(self.data, self.federation.clients, settings),
             settings=settings,
             fingerprint=mark,
             data_fingerprint=data_fingerprint(self.data),

@@ -22,7 +22,7 @@ RESAMPLES = 500  # of users, for the interval of a metric
 PACKAGES = ("veilrec", "torch", "numpy", "safetensors")
 
 
-def summary(data: Interactions, clients: Clients) -> dict[str, Any]:
+def summary(data: Interactions, clients: Clients, settings: Mapping[str, Any]) -> dict[str, Any]:
     """A log and its split in counts; nobody's data in particular."""
     held = {"validation": clients.validation, "test": clients.test}
     return {
@@ -35,6 +35,7 @@ def summary(data: Interactions, clients: Clients) -> dict[str, Any]:
         **{name: int((items >= 0).sum()) for name, items in held.items()},
         "attributes": {name: _classes(data, name) for name in data.attributes},
         "values": {name: _range(value) for name, value in data.values.items()},
+        "features": _features(clients, settings),
         "report": list(data.report),
     }
 
@@ -46,6 +47,15 @@ def _classes(data: Interactions, attribute: str) -> dict[str, int]:
     names = list(data.classes.get(attribute, ()))
     names += [str(k) for k in range(len(names), len(counts))]
     return dict(zip(names, counts, strict=False))
+
+
+def _features(clients: Clients, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What devices know of their users and the model reads; None where it reads nothing of the kind."""
+    if clients.log.features is None:
+        return None
+    private = bool(settings.get("data", {}).get("include_private_features"))
+    names = list(clients.log.feature_names)
+    return {"width": clients.log.features.shape[1], "names": names, "include_private_features": private}
 
 
 def _range(value: Tensor) -> dict[str, float]:

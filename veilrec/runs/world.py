@@ -37,6 +37,7 @@ def save_world(folder: Path, data: Interactions) -> dict[str, Digest]:
         "titles": None if data.texts is None else list(data.texts),
         "classes": {name: list(names) for name, names in data.classes.items()},
         "report": list(data.report),
+        "features": list(data.feature_names),
     }
     saved = {WORLD: write(folder / WORLD, tensors, secret=True)}
     write_json(folder / IDS, ids, secret=True, indent=None)
@@ -60,6 +61,7 @@ def load_world(folder: Path) -> Interactions:
             classes=ids["classes"],
             values=_under(tensors, "values/"),
             features=tensors.get("features"),
+            feature_names=ids.get("features", ()),
             texts=ids["titles"],
             report=tuple(ids["report"]),
             name=ids["name"],
