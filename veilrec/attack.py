@@ -34,6 +34,7 @@ class Public:
         seats: ``[clients, seats]`` which user sits where, -1 for an empty seat.
         n_users: How many users there are.
         features: What the columns are called that the model reads of each user, if it reads any.
+        device: Where an attacker computes: where the federation does.
     """
 
     model: Recommender
@@ -43,6 +44,7 @@ class Public:
     seats: Tensor
     n_users: int
     features: Sequence[str] = ()
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,10 @@ class Defence:
         """After training: repair a finished model, with more rounds (`federation.run`) or without."""
         return state
 
+    def on_device(self) -> Defence:
+        """The defence as a real device runs it: what must be secret is drawn from the operating system."""
+        return self
+
     def acts(self, hook: str) -> bool:
         """Whether the defence does anything at a place; the engine skips those where it does not."""
         return overrides(self, Defence, hook)
@@ -194,6 +198,9 @@ class Chain(Defence):
         for defence in self.of:
             state = defence.unlearn(state, federation)
         return state
+
+    def on_device(self) -> Defence:
+        return Chain(tuple(defence.on_device() for defence in self.of))
 
     def _each(self, device: Device) -> Iterator[tuple[Defence, Device]]:
         """Each defence with keys of its own: two of a kind must not draw the same numbers."""

@@ -35,19 +35,19 @@ class Keys(NamedTuple):
     @classmethod
     def seed(cls, seed: int, device: str | torch.device = "cpu") -> Keys:
         """Keys for an experiment: the same seed gives the same numbers everywhere."""
-        return cls(torch.tensor(_signed(_mix_int(seed & WORD)), device=device))
+        return cls(torch.tensor(signed(_mix_int(seed & WORD)), device=device))
 
     @classmethod
     def secret(cls) -> Keys:
         """Keys the server cannot guess; deployment must use these for any privacy noise."""
-        return cls(torch.tensor(_signed(secrets.randbits(64))))
+        return cls(torch.tensor(signed(secrets.randbits(64))))
 
     def fold(self, tag: int | str | Tensor) -> Keys:
         """Independent keys for a round, a client or a purpose: ``keys.fold(round).fold("noise")``."""
         if isinstance(tag, Tensor):
-            return Keys(_mix(self.value + _mix(tag + _signed(GOLDEN))))
-        word = hash_text(tag) if isinstance(tag, str) else _signed(_mix_int((tag + GOLDEN) & WORD))
-        return Keys(_mix(self.value + word))
+            return Keys(mixed(self.value + mixed(tag + signed(GOLDEN))))
+        word = hash_text(tag) if isinstance(tag, str) else signed(_mix_int((tag + GOLDEN) & WORD))
+        return Keys(mixed(self.value + word))
 
     def pick(self, index: Tensor) -> Keys:
         """The keys of some of the clients: ``value[index]``."""
@@ -55,21 +55,21 @@ class Keys(NamedTuple):
 
     def at(self, position: Tensor) -> Tensor:
         """The random int64 words at given positions, with broadcasting against ``value``."""
-        return _mix(self.value + (position + 1) * _signed(GOLDEN))
+        return mixed(self.value + (position + 1) * signed(GOLDEN))
 
     def words(self, *shape: int) -> Tensor:
         """Random int64 words, ``[*value.shape, *shape]``; padding the first axis changes no other word."""
         position = torch.arange(math.prod(shape), device=self.value.device).reshape(shape)
         lead = self.value.reshape((*self.value.shape, *(1 for _ in shape)))
-        return _mix(lead + (position + 1) * _signed(GOLDEN))
+        return mixed(lead + (position + 1) * signed(GOLDEN))
 
     def rows(self, row: Tensor, width: int) -> Tensor:
         """Some rows of a table of words, ``[*row.shape, width]``: those that ``words(n, width)`` has there.
 
         ``row`` broadcasts against ``value``.
         """
-        first = self.value + (row * width + 1) * _signed(GOLDEN)
-        return _mix(first[..., None] + torch.arange(width, device=row.device) * _signed(GOLDEN))
+        first = self.value + (row * width + 1) * signed(GOLDEN)
+        return mixed(first[..., None] + torch.arange(width, device=row.device) * signed(GOLDEN))
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """In the open interval (0, 1): 23 random bits in float32, 52 in float64."""
@@ -81,7 +81,7 @@ class Keys(NamedTuple):
         return normal_of(self.words(*shape)).to(dtype)
 
     def laplace(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Laplace with scale 1: 48 bits of magnitude and one of sign."""
+        """Laplace with scale 1: 48 bits of magnitude, of further words for the tail, and one of sign."""
         return laplace_of(self.words(*shape)).to(dtype)
 
     def integers(self, high: int | Tensor, *shape: int) -> Tensor:
@@ -117,9 +117,23 @@ def normal_of(words: Tensor) -> Tensor:
 
 
 def laplace_of(words: Tensor) -> Tensor:
-    """Random words to Laplace numbers in float64; `Keys.laplace` says how."""
-    downwards = _shift(words, 16).to(torch.float64).add_(0.5).mul_(2.0**-48).log_()  # minus the magnitude
-    return downwards.mul_((words & 1).mul_(-2).add_(1))
+    """Random words to Laplace numbers in float64; `Keys.laplace` says how.
+
+    Where 32 leading bits are zero the law begins anew behind them, with another word: that it ends after
+    three of them is seen once in 2¹¹² draws.
+    """
+    fraction, word = _fraction(words), words
+    for turn in (1, 2):
+        word = mixed(word ^ signed(FIRST))
+        fraction = torch.where(
+            fraction < 2.0 ** (-32 * turn), _fraction(word) * 2.0 ** (-32 * turn), fraction
+        )
+    return fraction.log_().mul_((words & 1).mul_(-2).add_(1))  # minus the magnitude, times a sign
+
+
+def _fraction(words: Tensor) -> Tensor:
+    """In the open interval (0, 1), of 48 bits."""
+    return _shift(words, 16).to(torch.float64).add_(0.5).mul_(2.0**-48)
 
 
 def hash_text(text: str) -> int:
@@ -127,12 +141,13 @@ def hash_text(text: str) -> int:
     word = 0xCBF29CE484222325
     for byte in text.encode():
         word = ((word ^ byte) * 0x100000001B3) & WORD
-    return _signed(_mix_int(word))
+    return signed(_mix_int(word))
 
 
-def _mix(x: Tensor) -> Tensor:
-    x = (x ^ _shift(x, 30)) * _signed(FIRST)
-    x = (x ^ _shift(x, 27)) * _signed(SECOND)
+def mixed(x: Tensor) -> Tensor:
+    """Words through the finaliser of splitmix64."""
+    x = (x ^ _shift(x, 30)) * signed(FIRST)
+    x = (x ^ _shift(x, 27)) * signed(SECOND)
     return x ^ _shift(x, 31)
 
 
@@ -147,5 +162,6 @@ def _mix_int(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def _signed(x: int) -> int:
+def signed(x: int) -> int:
+    """A word of 64 bits as the int64 that torch has for it."""
     return x - (1 << 64) if x >> 63 else x

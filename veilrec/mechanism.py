@@ -33,6 +33,7 @@ class Mechanism:
         width: Values in a row of a table, or in a weight that is none.
         table: Rows of the table; None for a weight that is none.
         place: The defence's place in a chain.
+        every: ``upload`` where it is added once, ``epoch`` where after every local one: the last counts.
     """
 
     defence: str
@@ -45,6 +46,7 @@ class Mechanism:
     by: Literal["value", "norm"] = "value"
     rows: Literal["touched", "all"] = "touched"
     place: int = 0
+    every: Literal["upload", "epoch"] = "upload"
 
     @property
     def part(self) -> str:

@@ -2,7 +2,8 @@
 
 Run as ``python -m veilrec.node STORE < message > upload`` it is a process of its own that holds one
 device's data and nothing else. It does what the engine does for a cohort of one, so a deployment is a thin
-wrapper around it.
+wrapper around it. Noise is the operating system's, which nobody can repeat; with ``--seeded`` it is that of
+the simulation, to compare the two.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from veilrec.clients import Clients
 from veilrec.disk import atomic, read_json, write_json
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
+from veilrec.model import made
 from veilrec.params import Message, Params
 from veilrec.protocol import State
 from veilrec.recipe import Recipe, assembly
@@ -32,7 +34,7 @@ __all__ = ["answer", "letter", "main", "provision"]
 
 RECIPE, CARD, OWN = "recipe.toml", "node.json", "own.safetensors"
 POST = "post/"  # before the names of what consenting users have posted
-USAGE = "python -m veilrec.node STORE [--plugin FILE]…"
+USAGE = "python -m veilrec.node STORE [--seeded] [--plugin FILE]…"
 
 
 def letter(federation: Federation, state: State, client: int) -> bytes:
@@ -66,15 +68,20 @@ def provision(federation: Federation, state: State, client: int, recipe: str, fo
     tensors.write(folder / OWN, own, secret=True)
 
 
-def answer(folder: Path, message: bytes) -> bytes:
+def answer(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
     """One round of the device whose store is `folder`: changes the store, returns the upload.
+
+    Args:
+        folder: The store.
+        message: What the server sent.
+        seeded: Draw noise from the experiment's keys, as a simulation does: not private.
 
     Raises:
         BadInput: If the message is not what the protocol declares; the store stays as it was.
     """
     card, own = read_json(folder / CARD), tensors.read(folder / OWN)
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
-    federation = _federation(card, own, parts)
+    federation = _federation(card, own, parts, seeded=seeded)
     task, alone = federation.task(), torch.tensor([0])
     sheet = federation.protocol.letter(federation.model, federation.plan.dtype)
     received = _tensors(wire.decode(message, sheet, freely=POST))
@@ -89,7 +96,7 @@ def answer(folder: Path, message: bytes) -> bytes:
     return reply
 
 
-def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any]) -> Federation:
+def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: bool) -> Federation:
     """A federation of one phone, with the clock and the keys of the large one."""
     log = Interactions(
         user=torch.zeros_like(own["item"]),
@@ -104,8 +111,10 @@ def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any]) -> Fed
     nobody = torch.tensor([-1])
     given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
-    model = parts["model"](card["items"], 1)
-    kinds = (parts[name] for name in ("protocol", "defence", "plan"))
+    width = own["features"].shape[-1] if "features" in own else 0
+    model = made(parts["model"], card["items"], 1, width)
+    defence = parts["defence"] if seeded else parts["defence"].on_device()
+    kinds = parts["protocol"], defence, parts["plan"]
     return Federation.of(clients, model, *kinds, seed=parts["seed"], prepare=False)
 
 
@@ -119,7 +128,9 @@ def _under(own: Params, prefix: str) -> Params:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """``python -m veilrec.node STORE``: the message on standard input, the upload on standard output."""
-    folder, *rest = [*(sys.argv[1:] if arguments is None else arguments), ""]
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    seeded = "--seeded" in given
+    folder, *rest = [*(word for word in given if word != "--seeded"), ""]
     flags, files = rest[:-1:2], rest[1:-1:2]
     try:
         if not folder or len(flags) != len(files) or {*flags} - {"--plugin"}:
@@ -128,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
         for path in files:
             catalogue.load_plugin(Path(path))
-        sys.stdout.buffer.write(answer(Path(folder), sys.stdin.buffer.read()))
+        sys.stdout.buffer.write(answer(Path(folder), sys.stdin.buffer.read(), seeded=seeded))
     except VeilrecError as error:
         print(f"veilrec: error: {error}", file=sys.stderr)
         return error.code

@@ -47,6 +47,7 @@ def public(federation: Federation) -> Public:
         seats=federation.clients.seats.cpu(),
         n_users=federation.clients.log.n_users,
         features=tuple(federation.clients.log.feature_names),
+        device=str(federation.keys.value.device),
     )
 
 

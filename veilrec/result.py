@@ -77,6 +77,23 @@ class Result:
     utility_replicates: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    def reads(self) -> str:
+        """What the model is told about a user beside the events, in a sentence; empty where it is nothing."""
+        told = self.data.get("features")
+        if not told:
+            return ""
+        blocks = dict.fromkeys(name.split("=")[0] for name in told["names"] if "=" in name)
+        if not blocks:
+            among = (
+                "no attribute among them" if not told["include_private_features"] else "as the data has them"
+            )
+            return f"The model reads {told['width']} features of each user, {among}."
+        listed = ", ".join(blocks)
+        return (
+            f"The model reads {told['width']} features of each user, among them the attributes themselves "
+            f"({listed}): who sees how it moves may read them off."
+        )
+
     def save(self, folder: Path) -> None:
         """Write ``result.json``, which says that the run is finished."""
         write_json(folder / RESULT, {"version": VERSION, **asdict(self)})

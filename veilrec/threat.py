@@ -34,7 +34,9 @@ class Threat:
         membership: Also ask which items each user touched.
         resamples: Of users, for the intervals.
         permutations: Of labels, for the p-value.
-        also: Protocols of papers that are run beside this one: ``pard``, ``apm``, ``aegis``, ``fedau2``.
+        also: Protocols of papers that are run beside this one: ``pard``, ``apm``, ``apm-four``, ``aegis``, …;
+            ``apm@0.3`` is ``apm`` with that share of the users known, under that name.
+        own: Whether our own protocol is run as well; false for those of `also` alone.
     """
 
     attributes: Sequence[str] = ()
@@ -50,6 +52,7 @@ class Threat:
     resamples: int = 500
     permutations: int = 999
     also: Sequence[str] = ()
+    own: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.known < 1:
@@ -57,6 +60,8 @@ class Threat:
         for name, least in (("repeats", 1), ("folds", 2), ("resamples", 100), ("permutations", 99)):
             if getattr(self, name) < least:
                 raise BadInput(f"threat.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
+        if not self.own and not self.also:
+            raise BadInput("threat.own", "nobody attacks", "name protocols in `also`, or set it to true")
         for grant in self.grants:
             if grant not in GRANTS:
                 raise BadInput(

@@ -17,8 +17,11 @@ from veilrec.attacks.one_hot import ColumnNorms
 from veilrec.catalogue import find
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
+from veilrec.features import with_features
 from veilrec.interactions import Interactions
+from veilrec.metrics.inference import auc
 from veilrec.model import Device, Recommender
+from veilrec.models.fedgcn import FedGCN
 from veilrec.models.layers import Dense, bce
 from veilrec.params import Part, Scope
 from veilrec.probe import see
@@ -98,6 +101,7 @@ def test_it_is_marked_as_an_oracle() -> None:
     attack = find("attacks", "ColumnNorms")
     assert attack is ColumnNorms
     assert attack.oracle
+    assert ColumnNorms().columns < 0
     assert "told" in ColumnNorms().notes(seen_of("matrix", WEIGHTS))
 
 
@@ -105,7 +109,7 @@ def test_it_is_marked_as_an_oracle() -> None:
     ("attack", "what"),
     [
         (ColumnNorms(columns=12), "2 columns from 12 do not fit into 13; give 0 to 11"),
-        (ColumnNorms(columns=-1), "do not fit"),
+        (ColumnNorms(), "the model reads no features of its users; attack one that does, or give columns"),
         (ColumnNorms(part="item"), "a table of items"),
         (ColumnNorms(part="usr"), 'did you mean "user"'),
     ],
@@ -118,6 +122,48 @@ def test_what_cannot_be_read_is_refused(attack: ColumnNorms, what: str) -> None:
 def test_it_keeps_to_its_attribute() -> None:
     seen = seen_of("matrix", WEIGHTS)
     assert not ColumnNorms(attribute="gender").answers(seen, task_of(USERS, "region"))
-    assert not ColumnNorms(part="adversary").answers(seen, task_of(USERS))
-    assert not ColumnNorms(part="item").answers(seen, task_of(USERS))
+    assert ColumnNorms(columns=GENDER, attribute="gender").answers(seen, task_of(USERS))
+    assert not ColumnNorms(columns=0, part="adversary").answers(seen, task_of(USERS))
+    assert not ColumnNorms(columns=0, part="item").answers(seen, task_of(USERS))
     assert not ColumnNorms().answers(Seen.of_vectors(torch.zeros(3, 2)), task_of(3))
+
+
+# Found by name, in the model of the paper
+
+
+def as_printed(private: bool, dim: int = 6) -> Seen:
+    """An undefended federation of FedGCN, with the attributes among the features or without."""
+    people = with_features(phones(world(USERS)), private=private)
+    model = FedGCN(60, n_features=len(people.log.feature_names), dim=dim, head=(4,))
+    fed = federation(people, model, WEIGHTS, lr=0.5, batch=20)
+    return see(fed, run(fed, 2))
+
+
+@pytest.mark.parametrize("dim", [6, 32])  # where E_U is wide, and where it is square or high
+@pytest.mark.parametrize("attribute", ["gender", "region"])
+def test_the_block_is_found_by_the_name_of_the_attribute(attribute: str, dim: int) -> None:
+    seen, task = as_printed(private=True, dim=dim), task_of(USERS, attribute)
+    assert seen.public is not None
+    assert ColumnNorms().refuses(seen.public, ()) == ""
+    assert ColumnNorms().answers(seen, task)
+    scores, truth = ColumnNorms().infer(seen, task), world(USERS).attributes[attribute]
+    assert float(auc(truth, scores)) == 1.0
+    assert share_right(scores, truth) == 1.0
+
+
+def test_without_private_features_it_does_not_answer_and_says_why() -> None:
+    seen = as_printed(private=False)
+    assert seen.public is not None
+    assert not ColumnNorms().answers(seen, task_of(USERS))
+    why = "the features do not hold gender: include_private_features is off"
+    assert ColumnNorms(attribute="gender").refuses(seen.public, ()).startswith(why)
+    assert "hold any attribute" in ColumnNorms().refuses(seen.public, ())
+    assert ColumnNorms(columns=0).refuses(seen.public, ()) == ""
+    with pytest.raises(BadInput, match=why):
+        ColumnNorms().infer(seen, task_of(USERS))
+
+
+def test_an_attribute_with_a_longer_name_is_another() -> None:
+    seen = as_printed(private=True)
+    assert not ColumnNorms().answers(seen, task_of(USERS)._replace(attribute="gend"))
+    assert ColumnNorms(attribute="gend").refuses(seen.public, ()) != ""

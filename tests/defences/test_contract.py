@@ -40,7 +40,10 @@ def test_it_names_its_source_and_its_places(case: Case) -> None:
     text = sys.modules[case.entry.__module__].__doc__ or ""
     assert "Paper" in text
     (places,) = [line for line in text.splitlines() if line.startswith("Acts at:")]
-    acting = [hook for hook in HOOKS if case.build().acts(hook)]
+    every = [
+        other.build() for other in CASES if other.name == case.name
+    ]  # some act where their options say so
+    acting = [hook for hook in HOOKS if any(defence.acts(hook) for defence in every)]
     assert all(hook in places for hook in acting)
     assert all(hook in acting for hook in HOOKS if hook in places)
 

@@ -61,12 +61,10 @@ class AttributeInference(Attack):
         return self.infer_all(seen, [task])[0]
 
     def infer_all(self, seen: Seen, tasks: Sequence[Task]) -> list[Tensor]:
-        return classifiers.fit_predict(
-            self.classifiers[0], self._read(seen).features, [_job(t) for t in tasks]
-        )
+        return classifiers.fit_predict(self.classifiers[0], self._shown(seen), [_job(t) for t in tasks])
 
     def stages(self, seen: Seen, task: Task) -> Tensor:
-        return classifiers.staged(self.classifiers[0], self._read(seen).features, _job(task))
+        return classifiers.staged(self.classifiers[0], self._shown(seen), _job(task))
 
     def refuses(self, public: Public | None, grants: Collection[str]) -> str:
         missing = [n for n in self.classifiers if n.startswith("xgboost") and find_spec("xgboost") is None]
@@ -79,6 +77,11 @@ class AttributeInference(Attack):
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         return self._read(seen).notes()
+
+    def _shown(self, seen: Seen) -> Tensor:
+        """``[users, kept]`` what is learned from; nets learn where the federation does, others on the CPU."""
+        device = "cpu" if seen.public is None or self.family != "neural" else seen.public.device
+        return self._read(seen).features.to(device)
 
     def _read(self, seen: Seen) -> Reading:
         return read(seen, self.reads, self.parts, self.columns)

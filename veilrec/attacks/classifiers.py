@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from veilrec.attacks.estimators import Discriminant, Floor, Scaled, Tuned
+from veilrec.attacks.estimators import Discriminant, Floor, Radial, Scaled, Tuned
 from veilrec.attacks.jobs import FAMILIES, Classifier, Job, Shape, answers, stages
 from veilrec.attacks.perceptron import Perceptron
 from veilrec.errors import BadInput, nearest
@@ -51,7 +51,8 @@ def staged(name: str, features: Tensor, job: Job) -> Tensor:
 def _find(name: str, features: Tensor) -> Classifier:
     if name not in CLASSIFIERS:
         raise BadInput("attack.classifiers", f'no attacker "{name}"', nearest(name, CLASSIFIERS))
-    if not bool(features.isfinite().all()):
+    ends = features.aminmax() if features.numel() else ()  # without a copy: some readings are wide
+    if not all(bool(end.isfinite()) for end in ends):
         raise BadInput(
             "attack.reads", "what was read is not finite", "look for NaN or infinity in the uploads"
         )
@@ -162,6 +163,25 @@ def _mlp_apm(shape: Shape) -> Any:
     return Perceptron((100, 30), rate=1e-3, decay=0.0, batch=32, random_state=shape.seed)
 
 
+def _tree_apm(shape: Shape) -> Any:
+    """The paper names the kind alone: scikit-learn's defaults, on columns as they are; so the next two."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(random_state=shape.seed)
+
+
+def _svc_apm(shape: Shape) -> Any:
+    from sklearn.svm import SVC
+
+    return Radial(SVC(kernel="precomputed", random_state=shape.seed))
+
+
+def _knn_apm(shape: Shape) -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(min(5, shape.rows))  # 5 is the default; there must be as many
+
+
 def _mlp_aegis(shape: Shape) -> Any:
     """The paper says three layers; all else is ours."""
     return Perceptron((128, 64), rate=1e-3, decay=0.0, batch=128, epochs=200, random_state=shape.seed)
@@ -189,6 +209,9 @@ CLASSIFIERS: dict[str, Classifier] = {
     "xgboost": Classifier("boosting", _BOOSTED, _BOOSTED),
     "mlp-pard": Classifier("neural", _mlp_pard, staged=True),
     "mlp-apm": Classifier("neural", _mlp_apm, staged=True),
+    "tree-apm": Classifier("tree", _tree_apm),
+    "svc-apm": Classifier("kernel", _svc_apm),
+    "knn-apm": Classifier("neighbours", _knn_apm),
     "mlp-aegis": Classifier("neural", _mlp_aegis, staged=True),
     "mlp-fedau2": Classifier("neural", _mlp_fedau2),
     "xgboost-aegis": Classifier(

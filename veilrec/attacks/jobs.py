@@ -23,7 +23,9 @@ from veilrec.workers import Workers, workers
 __all__ = ["FAMILIES", "Classifier", "Job", "Shape", "answers", "stages"]
 
 FAMILIES = ("neural", "linear", "tree", "kernel", "neighbours", "forest", "boosting", "floor")
+BLOCK = 1 << 25  # values that an attacker is asked about at a time: 256 MB in float64
 STACK = 4  # nets that learn at once: more do not fit the cache of a core
+WIDE = 4096  # columns with which not even one fits: then every net is a job of its own, for a core of its own
 
 
 class Job(NamedTuple):
@@ -73,7 +75,7 @@ def answers(
 ) -> list[Tensor]:
     """What an attacker says of all users, ``[users, classes]`` or ``[users, 1]``, job by job."""
     models = [_make(entry, features, job, validation) for job in jobs]
-    stacks = _stacks(models, jobs)
+    stacks = _stacks(models, jobs, STACK if features.shape[1] < WIDE else 1)
     said: dict[int, Tensor] = {}
     with _side_by_side(threads) as crew:
         found = crew.map(lambda stack: _taught(features, [(models[k], jobs[k]) for k in stack]), stacks)
@@ -111,11 +113,11 @@ def _make(entry: Classifier, features: Tensor, job: Job, validation: float) -> A
     return model.set_params(validation=validation) if isinstance(model, Perceptron) and validation else model
 
 
-def _stacks(models: Sequence[Any], jobs: Sequence[Job]) -> list[list[int]]:
+def _stacks(models: Sequence[Any], jobs: Sequence[Job], most: int) -> list[list[int]]:
     """Which jobs are learned at once: nets that are alike, up to so many, and all others alone."""
     nets = [place for place, model in enumerate(models) if isinstance(model, Perceptron)]
     groups = alike([models[place] for place in nets], [len(jobs[place].rows) for place in nets])
-    cut = [group[i : i + STACK] for group in groups for i in range(0, len(group), STACK)]
+    cut = [group[i : i + most] for group in groups for i in range(0, len(group), most)]
     return [[nets[k] for k in part] for part in cut] + [[k] for k in range(len(models)) if k not in nets]
 
 
@@ -135,7 +137,10 @@ def _taught(features: Tensor, work: Sequence[tuple[Any, Job]]) -> list[Tensor]:
 
 
 def _asked(model: Any, features: Any, job: Job) -> Tensor:
-    return _whole(model.predict_proba(features) if job.classes else model.predict(features), job)
+    """What an attacker says of everybody; where rows are wide some users at a time, since most copy them."""
+    some = max(1, BLOCK // max(1, features.shape[1]))
+    tell = model.predict_proba if job.classes else model.predict
+    return torch.cat([_whole(tell(features[k : k + some]), job) for k in range(0, len(features), some)])
 
 
 def _rows(features: Tensor, job: Job) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ one-hot block, the class is the one column of that block that moved.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,15 +30,16 @@ class ColumnNorms(Attack):
     """Score a class by how far its column of the feature matrix moved. An oracle: it is told the layout.
 
     Attributes:
-        part: The matrix E_U, ``[dim, features]``, or a module whose first linear layer it is.
-        columns: Where the attribute's block of columns begins; it is as long as there are classes.
+        part: The matrix E_U, ``[dim, features]``, or a module that calls it ``features`` or begins with it.
+        columns: Where the attribute's block of columns begins; it is as long as there are classes. Below 0
+            it is found by the names of the columns, as in ``gender=female``.
         attribute: Whose block it is; "" for whatever fits.
     """
 
     oracle: ClassVar[bool] = True
 
     part: str = "user"
-    columns: int = 0
+    columns: int = -1
     attribute: str = ""
 
     @property
@@ -45,25 +47,49 @@ class ColumnNorms(Attack):
         return "gradient"
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
-        name, features = self._matrix(check(seen, self.part))
+        public = check(seen, self.part)
+        name, features = self._matrix(public)
+        columns = self._block(public, task)
+        if not columns:
+            what, _, fix = _absent(public, task.attribute).partition("; ")
+            raise BadInput("attack.columns", what, fix)
         scores = torch.zeros(len(task.known), task.classes, dtype=torch.float64)
         for user, weights, gradient in slopes(seen, self.part):
-            self._fits(weights[name].shape[features], task)
+            self._fits(weights[name].shape[features], columns, task)
             norms = gradient[name].double().norm(dim=2 - features)  # [n, features]
-            scores[user.cpu()] = norms[:, self.columns : self.columns + task.classes].cpu()
+            scores[user.cpu()] = norms[:, columns].cpu()
         return scores
 
+    def refuses(self, public: Public | None, grants: Collection[str]) -> str:
+        if public is None or self.columns >= 0:
+            return ""
+        blocks = {name.partition("=")[0] for name in public.features if "=" in name}
+        held = self.attribute in blocks if self.attribute else bool(blocks)
+        return "" if held else _absent(public, self.attribute or "any attribute")
+
     def answers(self, seen: Seen, task: Task) -> bool:
-        return there(seen, self.part) and task.classes > 0 and self.attribute in ("", task.attribute)
+        if not there(seen, self.part) or not task.classes or self.attribute not in ("", task.attribute):
+            return False
+        assert seen.public is not None
+        return len(self._block(seen.public, task)) == task.classes
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         told = "which columns of the features are the attribute, and that it is among them"
         return {"gradient": source(check(seen, self.part), self.part), "told": told}
 
+    def _block(self, public: Public, task: Task) -> list[int]:
+        """The columns of the attribute, one a class; none where no column is called after it."""
+        if self.columns >= 0:
+            return list(range(self.columns, self.columns + task.classes))
+        return [k for k, name in enumerate(public.features) if name.startswith(f"{task.attribute}=")]
+
     def _matrix(self, public: Public) -> tuple[str, int]:
         """The name of E_U within its part, and which of its axes counts features."""
         whole = getattr(public.model, self.part)
         if isinstance(whole, nn.Module):
+            own = getattr(whole, "features", None)
+            if isinstance(own, nn.Parameter) and own.dim() == 2:
+                return "features", 1
             found = layers(whole)
             if found:
                 return found[0].weight, 1 - found[0].out
@@ -71,7 +97,18 @@ class ColumnNorms(Attack):
             return "", 1
         raise BadInput("attack.part", f'"{self.part}" holds no matrix', "name the one that features go into")
 
-    def _fits(self, width: int, task: Task) -> None:
-        if not 0 <= self.columns <= width - task.classes:
-            what = f"{task.classes} columns from {self.columns} do not fit into {width}"
+    def _fits(self, width: int, columns: list[int], task: Task) -> None:
+        if len(columns) != task.classes or columns[-1] >= width:
+            what = f"{len(columns)} columns from {columns[0]} do not fit into {width}"
+            what += "" if len(columns) == task.classes else f", or are not {task.classes} classes"
             raise BadInput("attack.columns", what, f"give 0 to {max(0, width - task.classes)}")
+
+
+def _absent(public: Public, attribute: str) -> str:
+    """Why no column can be read off, and what to do about it."""
+    if not public.features:
+        return "the model reads no features of its users; attack one that does, or give columns"
+    off = "include_private_features is off"
+    return (
+        f"the features do not hold {attribute}: {off}; set data.include_private_features, or drop the attack"
+    )

@@ -6,6 +6,7 @@ Papers: APM §3.3 (updates), PARD §II-B (parameters), Aegis §2.2 and FedAU² �
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -103,41 +104,50 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     for part in parts:
         if part not in parts_of(seen):
             raise BadInput("attack.parts", f'no part "{part}" is uploaded', nearest(part, parts_of(seen)))
-    found: dict[str, Reading] = seen.once(("updates", columns), lambda: _by_name(seen, public, columns))
-    chosen = [reading for name, reading in found.items() if not parts or part_of(name) in parts]
-    loss = max(reading.loss for reading in chosen)
-    features = torch.cat([reading.features for reading in chosen], 1)
-    return Reading(features, sum(reading.width for reading in chosen), loss)
+    changes: Changes = seen.once(("updates", columns), lambda: _changes(seen, public, columns))
+    chosen = [name for name in changes.place if not parts or part_of(name) in parts]
+    width, loss = sum(changes.width[n] for n in chosen), max(changes.loss[n] for n in chosen)
+    return Reading(changes.columns(chosen), width, loss)
 
 
-def _by_name(seen: Seen, public: Public, columns: int) -> dict[str, Reading]:
+class Changes(NamedTuple):
+    """Every weight's change, side by side and once: what is read of a part is a view of it."""
+
+    features: Tensor  # [users, kept]
+    place: dict[str, tuple[int, int]]  # the columns of each weight: from, to
+    width: dict[str, int]  # before folding
+    loss: dict[str, float]
+
+    def columns(self, names: Sequence[str]) -> Tensor:
+        """``[users, …]`` of some weights, in the order of the schema; copied only where they lie apart."""
+        spans = [self.place[name] for name in names]
+        if all(before[1] == after[0] for before, after in pairwise(spans)):
+            return self.features[:, spans[0][0] : spans[-1][1]]
+        return torch.cat([self.features[:, start:end] for start, end in spans], 1)
+
+
+def _changes(seen: Seen, public: Public, columns: int) -> Changes:
     """One pass over the uploads: every weight's change, folded where it is wide."""
-    pieces: dict[str, list[Tensor]] = {}
-    losses: dict[str, float] = {}
+    specs = {name: spec for name, spec in public.schema.items() if name != "examples"}
+    shapes = {n: spec.shape if spec.table is None else (spec.table, *spec.shape) for n, spec in specs.items()}
+    width = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
+    ends = [0, *accumulate(min(wide, columns) for wide in width.values())]
+    place = dict(zip(specs, pairwise(ends), strict=True))
+    features = torch.zeros(public.n_users, ends[-1])
     sketches: dict[str, Sketch | None] = {}
-    widths: dict[str, int] = {}
-    users: list[Tensor] = []
+    losses: dict[str, float] = {}
     for exchange in seen.probe():
-        users.append(users_of(public, exchange))
-        for name, spec in public.schema.items():
-            if name == "examples":
-                continue
+        users, device = users_of(public, exchange), exchange.received.cohort.device
+        for name, spec in specs.items():
             change = _change(public, exchange, name)
             if name not in sketches:
-                shape = spec.shape if spec.table is None else (spec.table, *spec.shape)
-                widths[name] = torch.Size(shape).numel()
-                device = exchange.received.cohort.device
-                wide = widths[name] > columns
-                sketches[name] = Sketch.of(name, shape, columns, device) if wide else None
+                wide = width[name] > columns
+                sketches[name] = Sketch.of(name, shapes[name], columns, device) if wide else None
                 losses[name] = _loss(change, spec.table, sketches[name])
-            sketch = sketches[name]
+            sketch, (start, end) = sketches[name], place[name]
             row = whole(change, spec.table) if sketch is None else sketch.fold(change)
-            pieces.setdefault(name, []).append(row.float().cpu())
-    user = torch.cat(users)
-    return {
-        n: Reading(spread(user, torch.cat(p), public.n_users), widths[n], losses[n])
-        for n, p in pieces.items()
-    }
+            features[users, start:end] = row.float().cpu()
+    return Changes(features, place, width, losses)
 
 
 def _loss(change: Tensor | Rows, table: int | None, sketch: Sketch | None) -> float:

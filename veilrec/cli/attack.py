@@ -33,7 +33,13 @@ def _names(option: str, told: str, metavar: str = "NAME") -> Any:
 
 
 Names = list[str] | None
-Preset = Annotated[Names, _names("--preset", "veilrec, pard, apm, aegis or fedau2")]
+Preset = Annotated[
+    Names,
+    _names(
+        "--preset",
+        "veilrec, pard, apm, apm-four, aegis or fedau2; apm@0.3 is apm with 30 % of the users known",
+    ),
+]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
 Reads = Annotated[Names, _names("--reads", "updates, parameters, profile or embeddings")]
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]

@@ -23,12 +23,14 @@ SECTION = {
     "datasets": "[data]",
 }
 
+PAPERS = "papers"
+
 config = typer.Typer(help="See what a recipe comes down to.", no_args_is_help=False)
 
 
 def list_entries(
     kind: Annotated[
-        str, typer.Argument(help="models, protocols, defences, attacks or datasets; by default all of them.")
+        str, typer.Argument(help="models, protocols, defences, attacks, datasets or papers; by default all.")
     ] = "",
     plugin: Plugins = None,
     as_json: Json = False,
@@ -37,12 +39,33 @@ def list_entries(
     from veilrec import catalogue
 
     load_plugins(plugin)
+    if kind == PAPERS:
+        _list_papers(as_json)
+        return
     kinds = [kind] if kind else list(catalogue.KINDS)
     found = {name: [_entry(name, e, v) for e, v in catalogue.entries(name).items()] for name in kinds}
     if as_json:
         print(json.dumps(found[kind] if kind else found, indent=2, ensure_ascii=False))
         return
     _print(found)
+    if not kind:
+        _list_papers(as_json)
+
+
+def _list_papers(as_json: bool) -> None:
+    """The papers whose tables can be reproduced."""
+    from veilrec.cli.sheets import print_papers
+    from veilrec.reproduction.paper import Paper, papers
+
+    found = {name: Paper.load(name) for name in papers()}
+    if not as_json:
+        print_papers(found)
+        return
+    told = [
+        {"name": name, "title": p.title, "reference": p.reference, "tables": list(p.tables)}
+        for name, p in found.items()
+    ]
+    print(json.dumps(told, indent=2, ensure_ascii=False))
 
 
 def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def print_result(result: Result, place: Path) -> None:
         f"Defence: {defences}. Seed {settings['seed']}. Round {result.selected} of {result.rounds} "
         f"selected by validation{ended}."
     )
+    if reads := result.reads():
+        out.print(reads)
     print_utility(model, asdict(result.utility))
     if result.privacy:
         from veilrec.cli.leaks import print_verdicts

@@ -109,6 +109,7 @@ def _card(log: Interactions, data: bytes) -> dict[str, Any]:
         "events": len(log),
         "classes": {name: list(classes) for name, classes in log.classes.items()},
         "titles": log.texts is not None,
+        "features": list(log.feature_names),
         "report": list(log.report),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
@@ -134,8 +135,9 @@ def _from_tensors(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Int
         for name in ("user_ids", "item_ids", "texts")
     }
     user_ids, item_ids = words["user_ids"] or [], words["item_ids"] or []
+    columns: dict[str, Any] = {name: tensors[name] for name in COLUMNS if name in tensors}
     log = Interactions(
-        **{name: tensors[name] for name in COLUMNS if name in tensors},
+        **columns,
         n_users=len(user_ids),
         n_items=len(item_ids),
         user_ids=user_ids,
@@ -145,6 +147,7 @@ def _from_tensors(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Int
         values={
             name.removeprefix(VALUE): tensors[name] for name in sorted(tensors) if name.startswith(VALUE)
         },
+        feature_names=tuple(card.get("features", ())),
         texts=words["texts"],
         report=tuple(card["report"]),
         name=card["name"],
@@ -155,9 +158,8 @@ def _from_tensors(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Int
 
 def _reordered(log: Interactions, split_seed: int) -> Interactions:
     """The log with its ties broken by another seed than the one it was stored with."""
-    rest = {
-        name: getattr(log, name) for name in ("attributes", "classes", "values", "features", "texts", "name")
-    }
+    kept = ("attributes", "classes", "values", "features", "feature_names", "texts", "name")
+    rest = {name: getattr(log, name) for name in kept}
     built = Interactions.build(
         log.user,
         log.item,

@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from veilrec.defence import Defence
-from veilrec.defences.noise import Noise, check_amounts
-from veilrec.mechanism import Mechanism, exact, gaussian_ratio
-from veilrec.model import Device, Recommender
-from veilrec.params import Message
-from veilrec.protocol import Protocol
+from veilrec.defences.noise import Noise, Noisy, check_amounts
+from veilrec.mechanism import exact, gaussian_ratio
 
 __all__ = ["Gaussian"]
 
@@ -26,7 +22,7 @@ SCALE = 0.035  # about √2 times the 0.025 of `laplace`: the same variance. The
 
 
 @dataclass(frozen=True)
-class Gaussian(Defence):
+class Gaussian(Noisy):
     """Clip every value to ±`clip`, or the whole upload to that norm, then add Gaussian noise.
 
     What is guaranteed is guaranteed for the values. The number of examples leaves as it is, and so do the
@@ -66,12 +62,3 @@ class Gaussian(Defence):
         else:
             scale = exact(SCALE if self.scale is None else self.scale)
         return Noise("gaussian", scale, clip, self.clip_by, self.rows, self.what, tuple(self.parts))
-
-    def on_upload(self, upload: Message, device: Device) -> Message:
-        return self.noise.apply(upload, device)
-
-    def whole(self, model: Recommender) -> int:
-        return self.noise.whole(model)
-
-    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
-        return self.noise.declares("gaussian", model, protocol)

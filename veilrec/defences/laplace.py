@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from veilrec.defence import Defence
-from veilrec.defences.noise import Noise, check_amounts
-from veilrec.mechanism import Mechanism, exact
-from veilrec.model import Device, Recommender
-from veilrec.params import Message
-from veilrec.protocol import Protocol
+from veilrec.defences.noise import Noise, Noisy, check_amounts
+from veilrec.mechanism import exact
 
 __all__ = ["Laplace"]
 
@@ -26,7 +22,7 @@ SCALE = 0.025  # in the middle of what APM tries (0.017 to 0.033)
 
 
 @dataclass(frozen=True)
-class Laplace(Defence):
+class Laplace(Noisy):
     """Clip every value to ±`clip`, then add Laplace noise.
 
     What is guaranteed is guaranteed for the values. The number of examples leaves as it is, and so do the
@@ -63,12 +59,3 @@ class Laplace(Defence):
         else:
             scale = exact(SCALE if self.scale is None else self.scale)
         return Noise("laplace", scale, clip, "value", self.rows, self.what, tuple(self.parts))
-
-    def on_upload(self, upload: Message, device: Device) -> Message:
-        return self.noise.apply(upload, device)
-
-    def whole(self, model: Recommender) -> int:
-        return self.noise.whole(model)
-
-    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
-        return self.noise.declares("laplace", model, protocol)

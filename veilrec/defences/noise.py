@@ -1,21 +1,31 @@
-"""Noise on uploads: what `laplace` and `gaussian` share.
+"""Noise on uploads: what `laplace`, `gaussian`, `apm` and `fednews` share.
 
 A number of the noise hangs on the client, the round, the weight, the row of the whole table and the column,
-and on nothing else: neither who else is trained nor which rows a device holds changes it.
+and on nothing else: neither who else is trained nor which rows a device holds changes it. What is clipped,
+the noise and their sum are whole steps of a lattice that hangs on the settings alone, so that no bit of a
+sum tells more than the exact mechanism would. A noised change (``what = "change"``) is added to what the
+server sent: what leaves is then no longer on the lattice, but made of two things of which the server knows
+one, so that it tells no more than the other.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from veilrec.defence import Defence
+from veilrec.defences.blurring import How, Piece, blur, widen
+from veilrec.defences.sampling import lattice
 from veilrec.errors import BadInput, nearest
-from veilrec.keys import Keys, laplace_of, normal_of
 from veilrec.mechanism import Mechanism
 from veilrec.model import Device, Recommender
 from veilrec.params import Message, Rows, Scope, part_of
@@ -23,7 +33,6 @@ from veilrec.protocol import Protocol
 
 __all__ = ["Noise", "check_amounts"]
 
-BLOCK = {"cpu": 1 << 15, "cuda": 1 << 24}  # numbers drawn at a time: what fits a cache; what keeps a GPU busy
 BELOW = 1 - 2.0**-20  # a clipped norm is a little shorter than its bound, so that rounding keeps it within
 
 
@@ -33,35 +42,44 @@ class Noise:
 
     Attributes:
         kind: ``laplace`` or ``gaussian``.
-        scale: λ or σ; 0 for clipping alone.
+        scale: λ or σ, one for all parts or that of each part; 0 for clipping alone.
         clip: Bound on each value, or on the norm of all of them.
         by: Which of the two: ``value`` or ``norm``.
         rows: Whether tables go up as they are or with every row.
         what: What is clipped: weights, their change against what was received, or gradients.
         parts: Which parts; empty for all that leave.
+        secret: Whether the random bits are the operating system's, as on a real device.
     """
 
     kind: Literal["laplace", "gaussian"]
-    scale: Fraction
+    scale: Fraction | Callable[[str], Fraction]
     clip: Fraction
-    by: Literal["value", "norm"]
-    rows: Literal["touched", "all"]
-    what: Literal["weights", "change", "gradients"]
-    parts: tuple[str, ...]
+    by: Literal["value", "norm"] = "value"
+    rows: Literal["touched", "all"] = "touched"
+    what: Literal["weights", "change", "gradients"] = "weights"
+    parts: tuple[str, ...] = ()
+    secret: bool = False
+
+    def scale_of(self, name: str) -> Fraction:
+        """λ or σ of a weight."""
+        return self.scale(part_of(name)) if callable(self.scale) else self.scale
 
     def apply(self, upload: Message, device: Device) -> Message:
         """One device's upload, clipped and noised; what is not finite stays so and is refused on the wire."""
-        held = {n: self._hold(n, v, device) for n, v in upload.items() if self._covers(n, v)}
-        found = {n: self._base(n, value, device) for n, value in held.items()}
-        bases = {n: base for n, base in found.items() if base is not None}
-        values = {n: _values(v) - bases[n] if n in bases else _values(v) for n, v in held.items()}
-        message = dict(upload)
-        for name, value in self._clipped(held, values).items():
-            noised = value + self._draw(device.keys.fold(name), held[name])
-            whole = bases[name] + noised if name in bases else noised
-            kept = held[name]
-            message[name] = Rows(kept.row, whole) if isinstance(kept, Rows) else whole
-        return message
+        held = {n: self._hold(n, v, device) for n, v in upload.items() if self.covers(n, v)}
+        bases = {n: device.sent[n] for n in held if self.what == "change" and n in device.sent}
+        factor = self._factor(held, bases)
+        noised = [n for n in held if self.scale_of(n)]
+        pieces = [self._piece(n, held[n], bases.get(n)) for n in noised]
+        done = dict(zip(noised, blur(device.keys, pieces, factor), strict=True))
+        for name in held.keys() - done.keys():
+            done[name] = self._clipped(held[name], bases.get(name), factor)
+        return {**upload, **{n: _like(v, done[n]) for n, v in held.items()}}
+
+    def covers(self, name: str, value: Tensor | Rows) -> bool:
+        """Whether a weight is to be blurred."""
+        chosen = not self.parts or part_of(name) in self.parts
+        return chosen and values(value).is_floating_point()
 
     def declares(self, defence: str, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
         """What the noise is worth, weight by weight.
@@ -77,15 +95,13 @@ class Noise:
         for part in self.parts:
             if part not in leaving:
                 raise BadInput("defence.parts", f'no part "{part}" is uploaded', nearest(part, leaving))
-        if not self.scale:
-            return ()
+        chosen = {n: s for n, s in schema.items() if not self.parts or part_of(n) in self.parts}
+        scales = {n: self.scale_of(n) for n in chosen}
         settings: dict[str, Any] = {"by": self.by, "rows": self.rows}
         return tuple(
-            Mechanism(
-                defence, n, self.kind, self.scale, self.clip, math.prod(s.shape), table=s.table, **settings
-            )
-            for n, s in schema.items()
-            if not self.parts or part_of(n) in self.parts
+            Mechanism(defence, n, self.kind, scales[n], self.clip, math.prod(s.shape), s.table, **settings)
+            for n, s in chosen.items()
+            if scales[n]
         )
 
     def whole(self, model: Recommender) -> int:
@@ -94,94 +110,114 @@ class Noise:
         chosen = [n for n in tables if not self.parts or part_of(n) in self.parts]
         return sum(model.get_parameter(n).numel() for n in chosen) if self.rows == "all" else 0
 
-    def _covers(self, name: str, value: Tensor | Rows) -> bool:
-        chosen = not self.parts or part_of(name) in self.parts
-        return chosen and _values(value).is_floating_point()
-
     def _hold(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | Rows:
         """A table with every row, if it is to go up whole: what was not touched is as it was received."""
         if self.rows == "touched" or not isinstance(value, Rows):
             return value
-        received = device.sent[name].to(value.value.dtype)  # [table, …]
+        received = device.sent[name]  # [table, …]
         base = torch.zeros_like(received) if self.what == "gradients" else received
-        place = torch.where(value.row < 0, len(base), value.row)
-        index = place.reshape(-1, *(1 for _ in base.shape[1:])).expand_as(value.value)
-        wide = torch.cat([base, base[:1]]).scatter(0, index, value.value)  # the last row takes the padding
-        return Rows(torch.arange(len(base), device=place.device), wide[:-1])
+        return Rows(every_row(base), widen(base, value.row, value.value))
 
-    def _base(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | None:
-        """What a change is measured against; None where the values themselves are clipped.
+    def _factor(self, held: Message, bases: dict[str, Tensor]) -> Tensor | None:
+        """What bounds the norm of all changes; None where each value is clipped.
 
-        A part that the server never sends (a user's own vector) has no change that anybody could see.
+        A part that the server never sends (a user's own vector) has no change that anybody could see: it is
+        taken itself. Rows that only pad a table count for nothing.
         """
-        if self.what != "change" or name not in device.sent:
+        if self.by == "value" or not held:
             return None
-        received = device.sent[name]
-        return received[value.row.clamp(min=0)] if isinstance(value, Rows) else received
-
-    def _clipped(self, held: Message, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Within the bound; rows that only pad a table count for no norm."""
-        if self.by == "value" or not values:
-            return {
-                n: v.clamp(-bound(self.clip, v.dtype), bound(self.clip, v.dtype)) for n, v in values.items()
-            }
         squares = []
-        for name, value in values.items():
-            square, whose = value.double().square(), held[name]
-            if isinstance(whose, Rows):
-                square = square * (whose.row >= 0).reshape(-1, *(1 for _ in square.shape[1:]))
+        for name, value in held.items():
+            square = _change(value, bases.get(name)).double().square()
+            if isinstance(value, Rows):
+                square = square * (value.row >= 0).reshape(-1, *(1 for _ in square.shape[1:]))
             squares.append(square.sum())
         norm, most = torch.stack(squares).sum().sqrt(), float(self.clip) * BELOW
-        factor = torch.where(norm > most, most / norm, 1.0)  # NaN stays NaN
-        return {n: (v * factor).to(v.dtype) for n, v in values.items()}
+        return torch.where(norm > most, most / norm, 1.0)  # NaN stays NaN
 
-    def _draw(self, keys: Keys, value: Tensor | Rows) -> Tensor:
-        """Noise in the shape of the values; a row of a table has the same, whichever rows are beside it."""
-        like = _values(value)
-        if not self.scale:
-            return torch.zeros_like(like)
-        rows = like.shape[0] if like.dim() else 1
-        row = value.row if isinstance(value, Rows) else torch.arange(rows, device=like.device)
-        width = math.prod(like.shape[1:])
-        noise: Tensor = _Draw.apply(keys.value, row, width, self.kind, float(self.scale), like.dtype)  # type: ignore[no-untyped-call]
-        return noise.reshape(like.shape)
+    def _piece(self, name: str, value: Tensor | Rows, base: Tensor | None) -> Piece:
+        """One weight, ready to be blurred; what is no table is one row."""
+        how, like = _how(self.kind, self.scale_of(name), self.clip, self.secret), values(value)
+        width = math.prod(like.shape[1:]) if isinstance(value, Rows) else like.numel()
+        table = None if base is None else base.reshape(-1, width)
+        return Piece(
+            name, how, like.reshape(-1, width), value.row if isinstance(value, Rows) else None, table
+        )
+
+    def _clipped(self, value: Tensor | Rows, base: Tensor | None, factor: Tensor | None) -> Tensor:
+        """Clipping alone, where there is no noise."""
+        change = _change(value, base)
+        most = bound(self.clip, change.dtype)
+        clipped = change.clamp(-most, most) if factor is None else (change * factor).to(change.dtype)
+        return clipped if base is None else clipped + _received(value, base)
 
 
-class _Draw(torch.autograd.Function):
-    """Noise of one device, ``[rows, width]``, from its key and the numbers of its rows ``[rows]``.
+class Noisy(Defence):
+    """A defence that is one noise on uploads: the base of all that are.
 
-    Under `vmap` the numbers of a cohort come in blocks: plain `vmap` would walk through memory some thirty
-    times, and hold several times what it returns.
+    On a real device (`on_device`) the random bits are the operating system's; in a simulation they come from
+    the device's keys, so that runs can be repeated, and are not private.
     """
 
-    @staticmethod
-    def forward(*arguments: Any) -> Tensor:
-        key, row, *rest = arguments
-        return _blocks(key.reshape(1), row[None], *rest)[0]
+    secret: ClassVar[bool] = False
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing is remembered: noise has no gradient."""
+    @functools.cached_property
+    def noise(self) -> Noise:
+        """Clipping and noise, in exact numbers."""
+        raise NotImplementedError
 
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *arguments: Any) -> tuple[Tensor, int]:
-        key, row, *rest = arguments
-        clients = info.batch_size
-        key = key.movedim(in_dims[0], 0) if in_dims[0] is not None else key.expand(clients)
-        row = row.movedim(in_dims[1], 0) if in_dims[1] is not None else row.expand(clients, -1)
-        return _blocks(key, row, *rest), 0
+    @property
+    def _noise(self) -> Noise:
+        return replace(self.noise, secret=self.secret)
+
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        return self._noise.apply(upload, device)
+
+    def whole(self, model: Recommender) -> int:
+        return self.noise.whole(model)
+
+    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
+        return self.noise.declares(type(self).__name__.lower(), model, protocol)
+
+    def on_device(self) -> Defence:
+        real = copy.copy(self)
+        object.__setattr__(real, "secret", True)
+        return real
 
 
-def _blocks(key: Tensor, row: Tensor, width: int, kind: str, scale: float, dtype: torch.dtype) -> Tensor:
-    """``[c, rows, width]`` noise from keys ``[c]`` and rows ``[c, rows]``."""
-    law = laplace_of if kind == "laplace" else normal_of
-    owner, place = key[:, None].expand_as(row).reshape(-1), row.reshape(-1)
-    noise = torch.empty(len(place), width, dtype=dtype, device=row.device)
-    step = max(1, BLOCK[row.device.type] // max(1, width))
-    for begin in range(0, len(place), step):
-        some = slice(begin, begin + step)
-        noise[some] = law(Keys(owner[some]).rows(place[some], width)).mul_(scale)
-    return noise.reshape(*row.shape, width)
+@functools.lru_cache
+def _how(kind: Literal["laplace", "gaussian"], scale: Fraction, clip: Fraction, secret: bool) -> How:
+    """A noise in steps of its lattice; its scale is rounded up, never down."""
+    on = lattice(scale, clip)
+    steps = np.float32(float(scale / Fraction(on.step)))
+    return How(kind, float(np.nextafter(steps, np.float32(np.inf))), on, secret)
+
+
+def _change(value: Tensor | Rows, base: Tensor | None) -> Tensor:
+    """What is clipped: values, or how far they are from what was received."""
+    return values(value) if base is None else values(value) - _received(value, base)
+
+
+def _received(value: Tensor | Rows, base: Tensor) -> Tensor:
+    """The rows of what was received that a device holds; padding gets any."""
+    return base[value.row.clamp(min=0)] if isinstance(value, Rows) else base
+
+
+def _like(value: Tensor | Rows, other: Tensor) -> Tensor | Rows:
+    """Other numbers in the place of those of a weight."""
+    if isinstance(value, Rows):
+        return Rows(value.row, other.reshape(value.value.shape))
+    return other.reshape(value.shape)
+
+
+def every_row(table: Tensor) -> Tensor:
+    """``[table]`` the numbers of all rows."""
+    return torch.arange(len(table), device=table.device)
+
+
+def values(value: Tensor | Rows) -> Tensor:
+    """What travels under a name, with or without the numbers of its rows."""
+    return value.value if isinstance(value, Rows) else value
 
 
 def bound(clip: Fraction, dtype: torch.dtype) -> float:
@@ -206,7 +242,3 @@ def check_amounts(clip: float, scale: float | None, epsilon: float | None) -> No
         raise BadInput("defence.scale", f"{scale} is no scale", "give 0 or more")
     if epsilon is not None and not 0 < epsilon < math.inf:
         raise BadInput("defence.epsilon", f"{epsilon} is no ε", "give a number above 0")
-
-
-def _values(value: Tensor | Rows) -> Tensor:
-    return value.value if isinstance(value, Rows) else value

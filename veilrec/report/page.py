@@ -115,12 +115,23 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
         "apart": [arm.label for arm in family.arms if arm.collapsed],
         "sections": [section for section in drawn if section.charts],
         "tested": bare(family.first.utility.users),
+        "reads": _reads(family),
         "utility": protocol.utility_table(family),
         "ledgers": protocol.ledgers(family),
         "audits": protocol.audits(family),
         "runs": protocol.runs(family),
         "settings": [(arm, protocol.settings(arm)) for arm in family.arms],
     }
+
+
+def _reads(family: Family) -> list[str]:
+    """What models are told about users, each sentence once; with the arms, where they differ."""
+    found: dict[str, list[str]] = {}
+    for arm in family.arms:
+        found.setdefault(arm.first.reads(), []).append(arm.label)
+    if len(found) == 1:
+        return [sentence for sentence in found if sentence]
+    return [f"{', '.join(arms)}: {sentence}" for sentence, arms in found.items() if sentence]
 
 
 def _template() -> Any:

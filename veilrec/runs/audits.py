@@ -51,7 +51,8 @@ class Examiner:
         if threat is None:
             return cls(data, (), seed)
         own = Audit(CUSTOM, threat, attacks) if attacks else replace(PRESETS[OWN], threat=threat)
-        return cls(data, (own, *(preset(name, threat.attributes) for name in threat.also)), seed)
+        others = [preset(name, threat.attributes) for name in threat.also]
+        return cls(data, [own, *others] if threat.own or attacks else others, seed)
 
     def check(self, federation: Federation) -> None:
         """Find out before any training whether there is anything to attack, and anything to attack it with.
@@ -75,14 +76,18 @@ class Examiner:
     ) -> dict[str, Any]:
         """Every audit's findings, by its name."""
         found, people, known = {}, People.of(self.data), public(federation)
+        looks: dict[tuple[str, ...], Seen] = {}  # what was read once is there for the next audit
         for one in self.audits:
-            transcript = Transcript.open(kept) if kept is not None and kept.is_file() else None
-            seen = see(federation, state, one.threat.grants, transcript)
+            grants = tuple(sorted(one.threat.grants))
+            if grants not in looks:
+                transcript = Transcript.open(kept) if kept is not None and kept.is_file() else None
+                looks[grants] = see(federation, state, grants, transcript)
+            seen = looks[grants]
 
             def tell(name: str, done: int, total: int, title: str = one.name) -> None:
                 progress(f"attack by {title}: {name}", done, total, None)
 
-            report = audit(seen, people, one.threat, fitting(one, known), self.seed, tell)
+            report = audit(seen, people, one.threat, fitting(one, known), self.seed, tell, one.alone)
             report["sees"] = f"one upload of every user on the state of round {round}, after every defence"
             if one.threat.membership:
                 train = federation.clients.log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -24,7 +24,8 @@ from veilrec.workers import workers
 __all__ = ["Audit", "People", "audit"]
 
 Progress = Callable[[str, int, int], None]
-PART_BY = "logistic"  # who attacks each part of the model alone
+ALONE = AttributeInference("updates", classifiers=("logistic",))  # quick, because there are many parts
+PERCEPTRON = "mlp"  # how the names of a perceptron's layers begin: where several are uploaded, also together
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Audit:
     Attributes:
         name, threat, attacks: What it is called, the protocol, and who attacks.
         picks: Whether attacks that cannot look at a federation are left out; else they are an error.
+        alone: Who attacks each part of the model alone, where the threat asks for that.
     """
 
     name: str
     threat: Threat
     attacks: Mapping[str, Attack]
     picks: bool = False
+    alone: AttributeInference = ALONE
 
 
 def audit(
@@ -49,8 +52,9 @@ def audit(
     attacks: Mapping[str, Attack],
     seed: int = 0,
     progress: Progress | None = None,
+    alone: AttributeInference = ALONE,
 ) -> dict[str, Any]:
-    """Everything that the attacks find out, as ``result.json`` keeps it.
+    """Everything that the attacks find out, as ``result.json`` keeps it; `alone` attacks part by part.
 
     Raises:
         BadInput: Where an attribute is unknown, too few users have a label, or an attack's answer is none.
@@ -68,7 +72,7 @@ def audit(
         tell(name, place, len(several))
         for goal, one in _try(seen, threat, people, trials, name, attack, choosing=len(several) > 1):
             tried[goal.name].append(one)
-    parts = _by_part(seen, threat, people, trials, tell) if threat.by_part else {}
+    parts = _by_part(seen, threat, people, trials, alone, tell) if threat.by_part else {}
     found = {
         goal.name: {
             **verdict.attribute(
@@ -175,31 +179,42 @@ def _mark(truth: Tensor, scores: Tensor) -> float:
 
 
 def _by_part(
-    seen: Seen, threat: Threat, people: People, trials: Sequence[Trial], tell: Progress
+    seen: Seen,
+    threat: Threat,
+    people: People,
+    trials: Sequence[Trial],
+    alone: AttributeInference,
+    tell: Progress,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Each uploaded part attacked alone, by one quick attacker."""
+    """Each uploaded part attacked alone, by one attacker."""
     if seen.public is None or seen.public.seats.shape[1] > 1:
         return {}
     found: dict[str, list[dict[str, Any]]] = {}
     some = [trial for trial in trials if trial.goal.classes]
-    looks = _looks(seen)
+    looks = _looks(seen, alone)
     for place, (name, attack) in enumerate(looks.items()):
         tell(name, place, len(looks))
         for goal, one in _try(seen, threat, people, some, name, attack, choosing=False):
-            told = {"part": name, "classifier": PART_BY, "auc": verdict.told(one.scores["auc"])}
+            scores = {key: verdict.told(one.scores[key]) for key in ("auc", "macro_f1")}
+            told = {"part": name, "classifier": alone.classifiers[0], **scores}
+            told["replicates"] = verdict.replicates(one)
             found.setdefault(goal.name, []).append(told)
     return found
 
 
-def _looks(seen: Seen) -> dict[str, Attack]:
-    """Every uploaded part as it is; of a table also the mean vector of the rows picked."""
+def _looks(seen: Seen, alone: AttributeInference) -> dict[str, Attack]:
+    """Every uploaded part as it is; of a table also the mean vector of the rows picked; and a perceptron."""
     assert seen.public is not None
     tables = {part_of(name) for name, spec in seen.public.schema.items() if spec.table is not None}
     looks: dict[str, Attack] = {}
     for part in parts_of(seen):
-        looks[part] = AttributeInference("updates", (part,), (PART_BY,))
+        looks[part] = replace(alone, parts=(part,))
         if part in tables:
-            looks[f"{part}, rows picked"] = AttributeInference("parameters", (part,), (PART_BY,))
+            looks[f"{part}, rows picked"] = replace(alone, reads="parameters", parts=(part,))
+    model = seen.public.model.parts
+    layers = tuple(p for p in parts_of(seen) if p.startswith(PERCEPTRON) and model[p].rows is None)
+    if len(layers) > 1:
+        looks[PERCEPTRON] = replace(alone, parts=layers)
     return looks
 
 

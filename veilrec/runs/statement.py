@@ -27,6 +27,7 @@ BASIC = (
 )
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
+EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
 POSTED = "what consenting users post is in the clear"
 
 
@@ -110,7 +111,8 @@ def _mechanisms(ledger: Ledger) -> list[dict[str, Any]]:
 def _notes(ledger: Ledger) -> list[str]:
     touched = any(m.table is not None and m.rows == "touched" for m in ledger.counted)
     twice = len(ledger.counted) < len(ledger.declared)
-    told = {TOUCHED: touched, TWICE: twice, POSTED: ledger.posts}
+    epochs = any(m.every == "epoch" for m in ledger.counted)
+    told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: ledger.posts}
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 

@@ -23,6 +23,7 @@ __all__ = ["Tried", "attribute", "judged", "main_score", "told"]
 SURE = 0.05  # a finding has a permutation p-value below this
 FEWEST = 5  # targets of a group that gets a number of its own
 DIGITS = 4
+PAIRED = ("auc", "macro_f1")  # scores that are kept for each resample of the users
 Answer = tuple[
     Trial, Tensor, float
 ]  # a trial, the scores for all users, and the score on held-out known users
@@ -131,6 +132,7 @@ def _attacker(one: Tried) -> dict[str, Any]:
         "family": attack.family,
         "oracle": attack.oracle,
         "scores": {key: told(measured) for key, measured in one.scores.items()},
+        "replicates": replicates(one),
         "p": one.p,
         "validation": None if math.isnan(one.validation) else round(one.validation, DIGITS),
         "seconds": round(one.seconds, 3),
@@ -141,6 +143,12 @@ def _attacker(one: Tried) -> dict[str, Any]:
 def told(measured: Measured) -> dict[str, float]:
     """A number with its interval."""
     return {key: round(float(getattr(measured, key)), DIGITS) for key in ("value", "low", "high")}
+
+
+def replicates(one: Tried) -> dict[str, list[float]]:
+    """Scores on each resample of the users, so that two attackers, or two runs, can be compared in pairs."""
+    kept = {key: one.scores[key].replicates for key in PAIRED if key in one.scores}
+    return {key: [round(float(value), DIGITS) for value in values] for key, values in kept.items()}
 
 
 def _worst(tried: Sequence[Tried]) -> Tried | None:

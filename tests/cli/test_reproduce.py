@@ -1,0 +1,244 @@
+"""``veilrec reproduce``: runs what is missing, shows ours beside theirs, and says what failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import call, tree
+from tests.reproduction.tiny import PAPER, RECIPE, write
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny paper, and all runs of its first table with two seeds."""
+    from veilrec.cli import main
+
+    place = tmp_path_factory.mktemp("reproduce")
+    write(place / "tiny")
+    arguments = ["reproduce", place / "tiny", "table1", "--seeds", "2", "--out", place / "out", "--quiet"]
+    assert main([str(argument) for argument in arguments]) == 0
+    return place
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_finished_runs_are_not_run_again(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = stamps(done / "out")
+    answer = call(capsys, "reproduce", done / "tiny", "table1", "--seeds", "2", "--out", done / "out")
+    assert answer.code == 0
+    assert "4 runs: 4 finished, 0 to run" in answer.err
+    assert stamps(done / "out") == before
+
+
+def test_a_table_shows_ours_theirs_and_the_floors(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "reproduce", done / "tiny", "table1", "--seeds", "2", "--out", done / "out", "-q")
+    for expected in (
+        "table1 on Synthetic: Two methods",
+        "Gender: macro-F1 of the attack",
+        "KNN, ζ = 0.3",
+        "0.700",
+        "always the largest class",
+        "minus popularity",
+        "ε an upload",
+        "Noisy leaks less gender than Plain (macro-F1, ζ = 0.3, KNN): ",
+        "Noisy: made up as well.",
+    ):
+        assert expected in answer.out, expected
+    assert "\x1b" not in answer.out
+
+
+def test_json_has_every_number(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["table1", "--seeds", "2", "--out", done / "out", "--json", "-q", "--no-run"]
+    answer = call(capsys, "reproduce", done / "tiny", *arguments)
+    table = json.loads(answer.out)["tables"][0]
+    plain, noisy = table["rows"]
+    assert plain["seeds"] == noisy["seeds"] == [0, 1]
+    attack = next(n for n in plain["numbers"] if n["attacker"] and n["score"] == "macro_f1")
+    mean = [
+        json.loads((done / "out" / "synthetic" / "plain" / f"seed={s}" / "result.json").read_text())[
+            "privacy"
+        ]
+        for s in (0, 1)
+    ]
+    each = [
+        one["custom"]["attributes"]["gender"]["attackers"][0]["scores"]["macro_f1"]["value"] for one in mean
+    ]
+    assert attack["ours"]["value"] == pytest.approx(sum(each) / 2)
+    assert attack["difference"] == pytest.approx(sum(each) / 2 - 0.7)
+    assert attack["ours"]["low"] <= attack["ours"]["value"] <= attack["ours"]["high"]
+    assert noisy["ledger"][0].startswith("values are differentially private")
+    assert [claim["seeds"] for claim in table["claims"]] == [2, 2, 2, 2]
+    assert table["missing"] == []
+
+
+def test_popularity_is_paired_by_user(done: Path) -> None:
+    """The kept floor is that of the runs, on the resamples by which runs are resampled."""
+    kept = json.loads((done / "out" / "synthetic" / "popularity.json").read_text())
+    run = json.loads((done / "out" / "synthetic" / "plain" / "seed=0" / "result.json").read_text())
+    assert kept["value"] == run["utility"]["floor"]["hr@10"]
+    assert len(kept["replicates"]) == len(run["utility_replicates"]["hr@10"])
+    assert sum(kept["replicates"]) / len(kept["replicates"]) == pytest.approx(kept["value"], abs=0.02)
+
+
+def test_missing_runs_are_shown_as_missing(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = done / "RESULTS.md"
+    arguments = ["all", "--seeds", "3", "--out", done / "out", "-q", "--no-run", "--results", target]
+    answer = call(capsys, "reproduce", done / "tiny", *arguments)
+    assert answer.code == 0
+    text = target.read_text(encoding="utf-8")
+    broken = next(line for line in text.splitlines() if line.startswith("| Broken*"))
+    assert broken.split(" | ")[1] == "missing"
+    assert "2 of 3" in text
+    for name in ("plain/seed=2", "noisy/seed=2", "broken/seed=0"):
+        assert f"- synthetic/{name}" in text
+    assert "veilrec reproduce tiny all --dataset synthetic --seeds 3" in text
+    assert "- All of it is made up." in text
+    assert str(done) not in text
+
+
+def test_results_are_the_same_again(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for name in ("one.md", "two.md"):
+        arguments = [
+            "table1",
+            "--seeds",
+            "2",
+            "--out",
+            done / "out",
+            "-q",
+            "--no-run",
+            "--results",
+            done / name,
+        ]
+        call(capsys, "reproduce", done / "tiny", *arguments)
+        texts.append((done / name).read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_a_run_that_was_stopped_goes_on(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped by a bug after training, the same command finishes it to the same numbers."""
+    from veilrec.runs.audits import Examiner
+
+    def failing(self: Examiner, *arguments: object) -> None:
+        raise RuntimeError("planted")
+
+    arguments = ["table1", "--seeds", "1", "--only", "plain", "--out", tmp_path / "out", "-q"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Examiner, "examine", failing)
+        answer = call(capsys, "reproduce", done / "tiny", *arguments)
+    assert answer.code == 1
+    assert "synthetic/plain/seed=0 failed (code 1)" in answer.err
+    assert "RuntimeError: planted" in answer.err
+    plan = call(capsys, "reproduce", done / "tiny", *arguments, "--plan", "--json")
+    assert [cell["state"] for cell in json.loads(plan.out)] == ["begun"]
+    assert call(capsys, "reproduce", done / "tiny", *arguments).code == 0
+    whole, again = (
+        json.loads((place / "out" / "synthetic" / "plain" / "seed=0" / "result.json").read_text())
+        for place in (done, tmp_path)
+    )
+    assert whole["utility"] == again["utility"]
+    assert whole["fingerprint"] == again["fingerprint"]
+
+
+def test_one_that_fails_loses_no_other(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["table2", "--seeds", "1", "--out", tmp_path / "out"]
+    answer = call(capsys, "reproduce", done / "tiny", *arguments)
+    assert answer.code == 2
+    assert 'defence.0.name=nothing: no defence "nothing"' in answer.err
+    assert answer.err.splitlines()[-1] == "veilrec: error: 1 runs failed; the same command tries them again"
+    assert (tmp_path / "out" / "synthetic" / "plain" / "seed=0" / "result.json").is_file()
+    assert "Broken" in answer.out
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_bits(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["table1", "--seeds", "1", "--jobs", "2", "--out", tmp_path / "out"]
+    answer = call(capsys, "reproduce", done / "tiny", *arguments)
+    assert answer.code == 0, answer.err
+    assert "synthetic/plain/seed=0: finished in" in answer.err
+    for method in ("plain", "noisy"):
+        one, other = (place / "out" / "synthetic" / method / "seed=0" for place in (done, tmp_path))
+        assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    assert not list((tmp_path / "out").rglob("*.log"))
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_is_told_with_its_last_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The learning rate is one that only training finds out about."""
+    write(tmp_path / "tiny")
+    (tmp_path / "tiny" / "mf.toml").write_text(RECIPE.replace("lr = 1.0", "lr = 1e30"))
+    arguments = ["table1", "--seeds", "1", "--only", "plain", "--jobs", "2", "--out", tmp_path / "out"]
+    answer = call(capsys, "reproduce", tmp_path / "tiny", *arguments)
+    assert answer.code == 2
+    assert "synthetic/plain/seed=0: failed after" in answer.err
+    assert "lower the learning rate" in answer.err
+    assert (tmp_path / "out" / "synthetic" / "plain" / "seed=0.log").is_file()
+
+
+def test_other_settings_are_told(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A number of an old recipe stays in the table, with what has changed since."""
+    changed = PAPER.replace('"plan.cohort=0.9"', '"plan.cohort=0.8"')
+    folder = write(tmp_path / "tiny", changed)
+    answer = call(
+        capsys, "reproduce", folder, "table1", "--seeds", "2", "--out", done / "out", "-q", "--no-run"
+    )
+    assert answer.code == 0
+    said = " ".join(answer.out.split())
+    assert "plain/seed=0 was made with other settings" in said
+    assert "plan.cohort was 0.9, is 0.8" in said
+
+
+def test_a_plan_writes_nothing(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = tree(tmp_path)
+    arguments = ["table1", "--seeds", "1", "--out", tmp_path / "out", "--plan"]
+    answer = call(capsys, "reproduce", done / "tiny", *arguments)
+    assert answer.code == 0
+    assert "2 runs, 0 finished." in answer.out
+    assert "defence.0.name=laplace" in answer.out
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["apx", "table1"], 'PAPER: no paper "apx"; did you mean "apm"?'),
+        (["apm", "tabel2"], 'TABLE: apm has no "tabel2"; did you mean "table2"?'),
+        (["apm"], "TABLE: none is named; choose of: fig2, fig4"),
+        (["apm", "table2", "--dataset", "ml-10"], '--dataset: apm has no "ml-10"; did you mean "ml-100k"?'),
+        (["apm", "table2", "--only", "purr"], '--only: apm has no "purr"; did you mean "pure"?'),
+        (["apm", "table2", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["apm", "table2", "--device", "tpu"], '--device: "tpu" is no device'),
+    ],
+)
+def test_wrong_names_get_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = call(capsys, "reproduce", *arguments)
+    assert answer.code == 2
+    assert answer.err.startswith(f"veilrec: error: {expected}")
+    assert answer.err.count("\n") == 1
+    assert tree(tmp_path) == {}
+
+
+def test_papers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "list", "papers")
+    assert answer.code == 0
+    assert "apm" in answer.out
+    found = {entry["name"]: entry for entry in json.loads(call(capsys, "list", "papers", "--json").out)}
+    assert "table2" in found["apm"]["tables"]

@@ -1,0 +1,173 @@
+"""Numbers over seeds and users by hand, and claims that the interval bears out or does not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reproduction.tiny import write
+from tests.results import attribute, audit, result, spread
+from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.claims import Checked, check
+from veilrec.reproduction.contents import Claim
+from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.words import epsilons
+from veilrec.result import Result
+
+KNN = Quantity("macro_f1", "gender", "custom", "updates/knn")
+T2 = 4.303  # Student's t of three seeds
+
+
+def attacked(seed: int, value: float, **changes: Any) -> Result:
+    """A run in which one attacker reached so much macro-F1, ± 0.02 over users."""
+    scores = {
+        "macro_f1": {"value": value, "low": value - 0.02, "high": value + 0.02},
+        "auc": {"value": value + 0.1, "low": value, "high": value + 0.2},
+    }
+    entry = attribute(value + 0.1, spread(value + 0.1))
+    entry["attackers"] = [{"name": "updates/knn", "scores": scores, **changes}]
+    entry["parts"] = [{"part": "item", "classifier": "knn", "macro_f1": scores["macro_f1"]}]
+    entry["verdict"] |= {"attacker": "updates/knn"}
+    base = result(None, seed)
+    useful = replace(base.utility, test={"hr@10": 0.3}, floor={"hr@10": 0.2}, select="hr@10")
+    return replace(
+        base,
+        utility=useful,
+        utility_replicates={"hr@10": spread(0.3)},
+        privacy={"custom": audit({"gender": entry})},
+    )
+
+
+def test_without_resamples_the_ends_of_the_interval_stand_in() -> None:
+    """Users: ± 0.02; seeds: 0.5, 0.6, 0.7, so sd 0.1."""
+    found = over_seeds([Value(v, v - 0.02, v + 0.02) for v in (0.5, 0.6, 0.7)])
+    half = math.hypot(0.02, T2 * 0.1 / math.sqrt(3))
+    assert found == pytest.approx((0.6, 0.6 - half, 0.6 + half))
+
+
+def test_an_interval_of_shares_ends_at_nought_and_one() -> None:
+    assert over_seeds([Value(0.1, 0.1, 0.1), Value(0.9, 0.9, 0.9)])[1:] == (0.0, 1.0)
+
+
+def test_unpaired_differences_add_both_doubts() -> None:
+    one = {s: Value(0.6, 0.57, 0.63) for s in range(3)}
+    other = {s: Value(0.5, 0.46, 0.54) for s in range(3)}
+    assert minus(one, other) == pytest.approx((0.1, 0.1 - 0.05, 0.1 + 0.05))  # 3, 4, 5
+
+
+def test_resamples_of_the_same_users_cancel() -> None:
+    one = {0: Value(0.6, 0.5, 0.7, spread(0.6, 0.05))}
+    other = {0: Value(0.5, 0.4, 0.6, spread(0.5, 0.05))}
+    assert minus(one, other) == pytest.approx((0.1, 0.1, 0.1))
+
+
+def test_only_equal_seeds_are_paired() -> None:
+    value = Value(0.5, 0.4, 0.6)
+    assert minus({0: value}, {1: value}) is None
+
+
+def test_a_value_is_found_where_results_keep_it() -> None:
+    run = attacked(0, 0.6)
+    assert value_of(run, KNN) == Value(0.6, 0.58, 0.62)
+    assert value_of(run, KNN._replace(attacker="", part="item")) == Value(0.6, 0.58, 0.62)
+    assert value_of(run, KNN._replace(attacker="updates/svc")) is None
+    assert value_of(run, KNN._replace(audit="apm")) is None
+    auc = value_of(run, KNN._replace(score="auc"))
+    assert auc is not None
+    assert len(auc.replicates) == 200  # the verdict has them
+    kept = value_of(attacked(0, 0.6, replicates={"macro_f1": [0.5, 0.7]}), KNN)
+    assert kept is not None
+    assert kept.replicates == [0.5, 0.7]
+    assert floors_of([run], KNN) == {"majority": 0.42, "uniform": 0.5}
+
+
+def test_a_guarantee_is_told_in_three_numbers() -> None:
+    ledger = {
+        "guarantee": True,
+        "mechanisms": [{"epsilon_per_coordinate": 30.0}, {"epsilon_per_coordinate": 60.0}],
+        "per_upload": {"epsilon": 12345.6},
+        "composed": {"epsilon": {"max": 2e6}},
+    }
+    assert epsilons([replace(result(), ledger=ledger)]) == ["30 to 60", "12,346", "2,000,000"]
+    assert epsilons([result()]) == ["no noise declared", "–", "–"]
+    bare = replace(result(), ledger={**ledger, "guarantee": False})
+    assert epsilons([bare]) == ["30 to 60, not on all that leaves", "none", "none"]
+
+
+# ---- claims
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> tuple[Paper, Path]:
+    """Plain leaks 0.60, noisy 0.50, on three seeds."""
+    for method, value in (("plain", 0.60), ("noisy", 0.50)):
+        for seed in range(3):
+            folder = tmp_path / "out" / "synthetic" / method / f"seed={seed}"
+            folder.mkdir(parents=True)
+            attacked(seed, value + 0.001 * seed).save(folder)
+    return Paper.load(str(write(tmp_path / "tiny"))), tmp_path / "out"
+
+
+def checked(world: tuple[Paper, Path], **claim: str) -> Checked:
+    paper, out = world
+    return check(paper, Claim(**claim), "synthetic", Shelf(out, 3))
+
+
+def test_a_claim_that_holds(world: tuple[Paper, Path]) -> None:
+    found = checked(world, less="noisy", than="plain", attribute="gender")
+    assert found.verdict == "yes"
+    assert found.seeds == 3
+    assert found.difference is not None
+    assert found.difference[1:] == pytest.approx((-0.1 - 0.02 * math.sqrt(2), -0.1 + 0.02 * math.sqrt(2)))
+    said, numbers = found.sentence.split(": yes, ")
+    assert said == "Noisy leaks less gender than Plain (macro-F1, ζ = 0.3, KNN)"
+    assert numbers == "0.501 against 0.601, −0.100 [−0.128, −0.072]."
+
+
+def test_the_reverse_does_not_hold(world: tuple[Paper, Path]) -> None:
+    assert checked(world, more="noisy", than="plain", attribute="gender").verdict == "no"
+    assert checked(world, alike="noisy", than="plain", attribute="gender").verdict == "no"
+
+
+def test_what_is_the_same_is_not_told_apart(world: tuple[Paper, Path]) -> None:
+    found = checked(world, more="noisy", than="plain", by="hr@10")
+    assert found.verdict == "not told apart"
+    assert found.sentence.startswith("Noisy recommends better than Plain (Hit@10): not told apart, 0.300")
+
+
+def test_floors_and_popularity_are_sides_too(world: tuple[Paper, Path]) -> None:
+    blind = checked(world, more="plain", than="floor", attribute="gender")
+    assert blind.verdict == "yes"
+    assert "than the best blind guess" in blind.sentence
+    assert "0.601 against 0.500" in blind.sentence
+    assert checked(world, more="plain", than="popularity", by="hr@10").verdict == "yes"
+
+
+def test_a_part_against_a_part(world: tuple[Paper, Path]) -> None:
+    found = checked(world, more="plain", part="item", than="noisy", than_part="item", attribute="gender")
+    assert found.sentence.startswith(
+        "items of Plain leaks more gender than items of Noisy (macro-F1, ζ = 0.3): yes"
+    )
+
+
+def test_without_runs_nothing_can_be_checked(tmp_path: Path) -> None:
+    empty = Paper.load(str(write(tmp_path / "tiny"))), tmp_path / "out"
+    found = checked(empty, less="noisy", than="plain", attribute="gender")
+    assert found.verdict == "cannot be checked"
+    assert found.sentence.endswith("there are no runs of Noisy.")
+
+
+def test_low_leakage_below_popularity_is_not_ranked(world: tuple[Paper, Path]) -> None:
+    _, out = world
+    for seed in range(3):
+        run = attacked(seed, 0.5)
+        replace(run, utility=replace(run.utility, collapsed=True)).save(
+            out / "synthetic" / "noisy" / f"seed={seed}"
+        )
+    found = checked(world, less="noisy", than="plain", attribute="gender")
+    assert "but 3 of its 3 runs are below popularity: low leakage is not ranked" in found.sentence

@@ -1,0 +1,126 @@
+"""The papers that come with veilrec: every recipe is sound and runs, every reported number has its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from veilrec.recipe import Recipe
+from veilrec.reproduction.numbers import Quantity
+from veilrec.reproduction.paper import Paper, papers
+from veilrec.reproduction.tables import reported
+
+KNOWN = {name: Paper.load(name) for name in papers()}
+METHODS = [(name, method) for name, paper in KNOWN.items() for method in paper.methods]
+SHAPES = {  # of the printed tables of APM: how many numbers each has
+    "fig4": 4,
+    "table2": 56,
+    "table3": 6,
+    "table4": 112,
+    "table5": 24,
+    "table6": 36,
+}
+SMALL = ["data.name=synthetic", "data.users=60", "data.items=50", "plan.rounds=2", "plan.workers=1"]
+UNATTACKED = [
+    "threat.also=[]",
+    "threat.own=true",
+    "threat.by_part=false",
+    "threat.membership=false",
+    "attack.0.name=RandomGuess",
+]
+AWAY = ("data.name=", "defence.0.clients=")  # what holds for the paper's own data only
+
+
+def small(paper: Paper, method: str, *more: str) -> Recipe:
+    """A method on a small world, for two rounds."""
+    own = [text for text in paper.changes(method, next(iter(paper.datasets))) if not text.startswith(AWAY)]
+    return Recipe.load(paper.recipe(method), [*own, *SMALL, *more], seed=0)
+
+
+def test_apm_is_there() -> None:
+    assert "apm" in KNOWN
+    assert set(KNOWN["apm"].tables) == {
+        *(f"fig{number}" for number in (2, 4, 5, 6, 7)),
+        *(f"table{number}" for number in (2, 3, 4, 5, 6)),
+    }
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_every_method_runs_two_rounds(name: str, method: str) -> None:
+    result = small(KNOWN[name], method, *UNATTACKED).experiment().run()
+    assert result.rounds == 2
+    assert KNOWN[name].metric in result.utility.test
+
+
+@pytest.mark.parametrize(("name", "method"), METHODS)
+def test_every_method_is_attacked_and_ranked_as_its_tables_ask(name: str, method: str) -> None:
+    paper = KNOWN[name]
+    recipe = small(paper, method)
+    audits = {audit for table in paper.tables.values() if method in table.rows for audit in table.audits}
+    asked = {a for table in paper.tables.values() if method in table.rows for a in table.attributes}
+    assert audits <= set(recipe.values["threat"]["also"])
+    assert asked <= set(recipe.values["threat"]["attributes"])
+    assert recipe.values["evaluation"]["select"] == paper.metric
+    assert recipe.values["evaluation"]["candidates"] == 0
+
+
+@pytest.mark.parametrize("file", sorted(Path(f) for p in KNOWN.values() for f in p.folder.glob("fed*.toml")))
+def test_a_recipe_stands_by_itself(file: Path) -> None:
+    values = Recipe.load(file, ["data.name=synthetic"]).values
+    assert values["model"]["name"].casefold() != "fedmf" or file.stem == "fedmf"
+
+
+@pytest.mark.slow
+def test_results_are_named_as_the_tables_name_them() -> None:
+    """Audits, attackers and parts of a real attack are those that ``paper.toml`` asks for."""
+    paper = KNOWN["apm"]
+    result = small(paper, "pure", "threat.resamples=100", "threat.permutations=99").experiment().run()
+    assert set(paper.audits) <= set(result.privacy)
+    for audit in paper.audits:
+        for attribute in paper.attributes:
+            entry = result.privacy[audit]["attributes"][attribute]
+            assert set(paper.attackers) <= {one["name"] for one in entry["attackers"]}
+            assert set(paper.parts) <= {one["part"] for one in entry["parts"]}
+            assert all({"auc", "macro_f1"} <= one.keys() for one in entry["parts"])
+
+
+# ---- what the paper reports
+
+
+def test_reported_numbers_have_the_shapes_of_the_printed_tables() -> None:
+    figures = KNOWN["apm"].figures
+    assert {table: sum(row["table"] == table for row in figures) for table in SHAPES} == SHAPES
+    assert len(figures) == sum(SHAPES.values())
+    assert all(0 < float(row["value"]) < 1 for row in figures)
+
+
+@pytest.mark.parametrize("name", ["table2", "table3", "table4", "table5", "table6"])
+def test_every_cell_of_a_printed_table_is_found(name: str) -> None:
+    paper = KNOWN["apm"]
+    table, found = paper.tables[name], 0
+    for dataset in table.datasets:
+        for method in table.methods:
+            whats = [
+                Quantity(paper.score, attribute, audit, attacker)
+                for attribute in table.attributes
+                for audit in table.audits
+                for attacker in table.attackers
+            ]
+            whats += [Quantity(paper.metric)] if table.utility else []
+            values = [reported(paper, name, dataset, method, what) for what in whats]
+            assert None not in values, (dataset, method)
+            found += len(values)
+    assert found == SHAPES[name]
+
+
+def test_known_cells() -> None:
+    paper = KNOWN["apm"]
+    aia = Quantity("macro_f1", "gender", "apm", "updates/mlp-apm")
+    assert reported(paper, "table2", "ml-100k", "pure", aia) == 0.677
+    assert reported(paper, "table2", "ml-1m", "ours", aia._replace(audit="apm@0.2")) == 0.603
+    assert reported(paper, "table3", "ml-100k", "fixrec-max", Quantity("hr@20")) == 0.067
+    assert reported(paper, "table5", "ml-100k", "ours", aia._replace(audit="apm@0.3")) == 0.585
+    assert reported(paper, "table6", "ml-1m", "ncf-ldp", aia) == 0.675
+    assert reported(paper, "fig4", "ml-100k", "pure", aia) == 0.677
+    assert reported(paper, "fig4", "ml-100k", "pure", aia._replace(attacker="", part="user")) is None

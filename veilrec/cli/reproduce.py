@@ -1,0 +1,249 @@
+"""``veilrec reproduce``: the tables of a paper, from ordinary runs that are made where they are missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, check_device, load_plugins
+from veilrec.errors import BadInput
+
+if TYPE_CHECKING:
+    from veilrec.reproduction.cells import Cell
+    from veilrec.reproduction.contents import Table
+    from veilrec.reproduction.paper import Paper
+    from veilrec.reproduction.results import Told
+    from veilrec.reproduction.running import Failure
+
+__all__ = ["reproduce"]
+
+Which = Annotated[
+    str, typer.Argument(metavar="PAPER", help="A paper, as in apm, or a folder with a paper.toml.")
+]
+Tables = Annotated[
+    list[str] | None, typer.Argument(metavar="TABLE…", help="Tables, as in table2 fig4, or all.")
+]
+Datasets = Annotated[
+    list[str] | None,
+    typer.Option("--dataset", help="Of the paper; by default its first. Repeatable."),
+]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds: 0, 1, …")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Where the runs lie; by default runs/PAPER.")
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once, each in a process of its own.")]
+Only = Annotated[
+    list[str] | None, typer.Option("--only", metavar="METHOD", help="Run this method alone; repeatable.")
+]
+NoExtra = Annotated[bool, typer.Option("--no-extra", help="Without the rows that the paper does not have.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Say what would be run and what is there, and stop.")]
+NoRun = Annotated[bool, typer.Option("--no-run", help="Only show what the runs that are there give.")]
+Results = Annotated[
+    Path | None, typer.Option("--results", metavar="FILE", help="Also write all of it as Markdown.")
+]
+
+
+def reproduce(
+    paper: Which,
+    tables: Tables = None,
+    dataset: Datasets = None,
+    seeds: Seeds = 3,
+    out: Out = None,
+    only: Only = None,
+    no_extra: NoExtra = False,
+    jobs: Jobs = 1,
+    plan: Plan = False,
+    no_run: NoRun = False,
+    results: Results = None,
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Reproduce tables of a paper: run what is missing, resume what was stopped, show ours beside theirs."""
+    from veilrec.reproduction.cells import Shelf, cells_of
+    from veilrec.reproduction.paper import Paper
+
+    load_plugins(plugin)
+    loaded = Paper.load(paper)
+    if not tables:
+        raise BadInput("TABLE", "none is named", f"choose of: {', '.join([*loaded.tables, 'all'])}")
+    chosen, names = loaded.chosen(tables), dataset or [next(iter(loaded.datasets))]
+    place = out or Path("runs") / loaded.name
+    cells = cells_of(loaded, chosen, names, seeds, place, only=only or (), extra=not no_extra)
+    if plan:
+        _print_plan(cells, as_json)
+        return
+    failures: list[Failure] = []
+    if not no_run:
+        check_device(device)
+        failures = _run(cells, jobs, device, data_dir, plugin or [], quiet)
+    _keep_floors(loaded, cells)
+    told = _told(loaded, chosen, names, Shelf(place, seeds), extra=not no_extra)
+    stale = _stale(cells)
+    if results is not None:
+        _write(loaded, told, results, (list(chosen), names, seeds), stale)
+    _show(loaded, told, stale, failures, as_json)
+    if failures:
+        _complain(failures)
+        raise typer.Exit(failures[0].code)
+
+
+def _run(
+    cells: Sequence[Cell], jobs: int, device: str, data_dir: Path | None, plugins: list[Path], quiet: bool
+) -> list[Failure]:
+    from veilrec.reproduction.running import Failure, run_apart, run_here
+
+    todo = [cell for cell in cells if not cell.finished]
+    _say(f"{len(cells)} runs: {len(cells) - len(todo)} finished, {len(todo)} to run", quiet)
+    failures, able = [], []
+    for cell in todo:  # a recipe that will not do is found before anything is run
+        try:
+            cell.recipe(data_dir)
+            able.append(cell)
+        except BadInput as error:
+            failures.append(Failure(cell.name, error.code, str(error)))
+    if jobs > 1:
+
+        def command(cell: Cell) -> list[str]:
+            return _command(cell, device, data_dir, plugins)
+
+        return failures + run_apart(able, jobs, command, lambda text: _say(text, quiet))
+    worker = _Worker(device, data_dir, quiet, len(able))
+    return failures + run_here(able, worker)
+
+
+class _Worker:
+    """Runs cells in this process; those in a row that share their data share the log."""
+
+    def __init__(self, device: str, data_dir: Path | None, quiet: bool, total: int) -> None:
+        from veilrec.cli.work import Shelf
+
+        self.shelf, self.data_dir, self.quiet = Shelf(device), data_dir, quiet
+        self.total, self.place = total, 0
+
+    def __call__(self, cell: Cell) -> None:
+        """Run one to its end, or go on with it."""
+        from veilrec.cli.progress import showing
+
+        self.place += 1
+        recipe = cell.recipe(self.data_dir)
+        title = f"{self.place} of {self.total}: {cell.name}"
+        select = recipe.values["evaluation"]["select"]
+        with recipe.blaming(), showing(select, title, quiet=self.quiet) as progress:
+            progress.phase(f"loading {cell.dataset}")
+            experiment = self.shelf.experiment(recipe)
+            experiment.run(cell.folder, resume=True, recipe=recipe, progress=progress)
+
+
+def _command(cell: Cell, device: str, data_dir: Path | None, plugins: list[Path]) -> list[str]:
+    """``veilrec run`` of a cell, resumed where it was begun."""
+    told = ["run", str(cell.file), "--out", str(cell.folder), "--resume", "--device", device, "--json"]
+    told += ["--seed", str(cell.seed)]
+    told += [word for text in cell.sets for word in ("--set", text)]
+    told += ["--data-dir", str(data_dir)] if data_dir is not None else []
+    return told + [word for path in plugins for word in ("--plugin", str(path))]
+
+
+def _keep_floors(paper: Paper, cells: Sequence[Cell]) -> None:
+    """Popularity on every resample of users, once for each dataset of which a run holds its data."""
+    from veilrec.reproduction.popularity import keep_floor
+    from veilrec.runs.world import WORLD
+
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        mine = [cell for cell in cells if cell.dataset == dataset and cell.finished]
+        held = next((cell.folder for cell in mine if (cell.folder / WORLD).is_file()), None)
+        if held is not None:
+            keep_floor(held.parents[1], held, paper.metric)
+
+
+def _told(paper: Paper, chosen: dict[str, Table], names: list[str], shelf: Any, *, extra: bool) -> list[Told]:
+    from veilrec.reproduction.claims import check
+    from veilrec.reproduction.results import Told
+    from veilrec.reproduction.sheets import sheets_of
+    from veilrec.reproduction.tables import page_of
+
+    found = []
+    for dataset in names:
+        for name, table in chosen.items():
+            if table.datasets and dataset not in table.datasets:
+                continue
+            page = page_of(paper, name, dataset, shelf, extra=extra)
+            claims = [check(paper, claim, dataset, shelf) for claim in table.claims]
+            found.append(Told(page, sheets_of(paper, page), claims))
+    return found
+
+
+def _stale(cells: Sequence[Cell]) -> dict[str, str]:
+    """Finished runs whose settings are not those of their recipe any more."""
+    from veilrec.reproduction.cells import other_settings
+    from veilrec.result import Result
+
+    found = {cell.name: other_settings(cell, Result.load(cell.folder)) for cell in cells if cell.finished}
+    return {name: "; ".join(what) for name, what in found.items() if what}
+
+
+def _write(paper: Paper, told: list[Told], path: Path, asked: tuple[Any, ...], stale: dict[str, str]) -> None:
+    from veilrec.disk import atomic
+    from veilrec.reproduction.results import markdown
+
+    tables, datasets, seeds = asked
+    shown = " ".join(tables) if len(tables) < len(paper.tables) else "all"
+    commands = [f"veilrec reproduce {paper.name} {shown} --dataset {d} --seeds {seeds}" for d in datasets]
+    with atomic(path) as sink:
+        sink.write(markdown(paper, told, commands, stale).encode())
+
+
+def _show(
+    paper: Paper, told: list[Told], stale: dict[str, str], failures: list[Failure], as_json: bool
+) -> None:
+    from veilrec.reproduction.results import plain
+
+    if not as_json:
+        from veilrec.cli.sheets import print_tables
+
+        print_tables(paper, told, stale)
+        return
+    found = {
+        "paper": paper.name,
+        "tables": [plain(one) for one in told],
+        "other_settings": stale,
+        "failures": [failure._asdict() for failure in failures],
+    }
+    print(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+def _print_plan(cells: Sequence[Cell], as_json: bool) -> None:
+    if as_json:
+        print(
+            json.dumps(
+                [{"run": str(c.folder), "state": c.state, "set": list(c.sets)} for c in cells], indent=2
+            )
+        )
+        return
+    from veilrec.cli.tables import console, table
+
+    shown = table("run", "state", "recipe", "changes")
+    for cell in cells:
+        shown.add_row(cell.name, cell.state, cell.file.name, " ".join(cell.sets))
+    out = console()
+    out.print(shown)
+    out.print(f"{len(cells)} runs, {sum(cell.finished for cell in cells)} finished.")
+
+
+def _complain(failures: list[Failure]) -> None:
+    for failure in failures:
+        sys.stderr.write(f"{failure.cell} failed (code {failure.code}):\n{failure.said}\n\n")
+    sys.stderr.write(f"veilrec: error: {len(failures)} runs failed; the same command tries them again\n")
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

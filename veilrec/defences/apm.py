@@ -1,0 +1,179 @@
+"""APM: Laplace noise in proportion to how little each component of the model resists attribute inference.
+
+Paper: Zhang, Yuan and Yin, "Comprehensive Privacy Analysis on Federated Recommender System against Attribute
+Inference Attacks", 2023 (§4, Algorithm 2, §5.7).
+Acts at: on_upload, or after_epoch where the noise comes after every local epoch.
+Eq. (11) and §5.7 → `order` (they disagree; §5.7 fits the measured leak); p(θ) of §4 → `budget`; λ = 2δ/p(θ),
+Eq. (12) → `noise`; Algorithm 2 → `after_epoch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Literal
+
+from torch import Tensor
+
+from veilrec.defences.blurring import widen
+from veilrec.defences.noise import Noise, Noisy, check_amounts, every_row, values
+from veilrec.errors import BadInput, nearest
+from veilrec.mechanism import Mechanism, exact
+from veilrec.model import Device, Recommender
+from veilrec.params import Message, Params, Rows, Scope, part_of
+from veilrec.protocol import Protocol
+
+__all__ = ["APM", "component_of"]
+
+COMPONENTS = ("user", "item", "mlp1", "mlp2")
+ORDERS = {
+    "section-5.7": ("user", "mlp1", "mlp2", "item"),  # ε = 30, 40, 50, 60
+    "equation-11": ("user", "item", "mlp1", "mlp2"),
+}
+
+
+def component_of(part: str, components: Mapping[str, str]) -> str:
+    """The component of the paper's model that a part stands for: by `components`, else by its name.
+
+    Raises:
+        BadInput: Where the name says nothing.
+    """
+    if part in components:
+        return components[part]
+    for component in ("user", "item"):
+        if component in part:
+            return component
+    if part.startswith("mlp") or part == "predict":
+        return "mlp1" if part.startswith("mlp1") and not part[4:5].isdigit() else "mlp2"
+    raise BadInput(
+        "defence.components",
+        f'part "{part}" is no component of the paper',
+        f"name one for it: {', '.join(COMPONENTS)}",
+    )
+
+
+@dataclass(frozen=True)
+class APM(Noisy):
+    """Clip every weight to ±`clip`, then add Laplace noise: the most where attacks find the most.
+
+    What is guaranteed is guaranteed for the values, and an ε of 30 to 60 for each of them rules nothing out
+    by itself: what the noise is good for, attacks must show. With ``low = high`` all components get the same
+    noise: 60 is the paper's FixRec-min, 30 its FixRec-max.
+
+    Attributes:
+        clip: Bound δ on a weight.
+        low: ε_min, for the least resistant component.
+        high: ε_max, for the most resistant one.
+        order: Components from the least to the most resistant: ``section-5.7`` (user, mlp1, mlp2, item, after
+            what was measured), ``equation-11`` (user, item, mlp1, mlp2), or a list of them.
+        components: The component of a part whose name does not tell: ``{part = "mlp2"}``.
+        rows: Noise on ``all`` rows of item tables, so that whole tables go up, as in the paper; or on the
+            ``touched`` ones, whose numbers then tell what a user touched.
+        every: Noise once for each ``upload``, as §4 describes it, or after every local ``epoch``, as
+            Algorithm 2 has it; a user's own vector, which the server never sends, always on its way out.
+        what: What is clipped: the ``weights`` themselves, as in the paper; their ``change`` against what was
+            received; or ``gradients``, where the protocol sends them.
+        parts: The parts that are blurred; empty for all that leave the device.
+    """
+
+    clip: float = 0.5
+    low: float = 30.0
+    high: float = 60.0
+    order: Literal["section-5.7", "equation-11"] | tuple[str, ...] = "section-5.7"
+    components: Mapping[str, str] = field(default_factory=dict)
+    rows: Literal["touched", "all"] = "all"
+    every: Literal["upload", "epoch"] = "upload"
+    what: Literal["weights", "change", "gradients"] = "weights"
+    parts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_amounts(self.clip, None, None)
+        if not 0 < self.low < float("inf"):
+            raise BadInput("defence.low", f"{self.low} is no ε", "give a number above 0")
+        if not self.low <= self.high < float("inf"):
+            raise BadInput("defence.high", f"{self.high} is below low", f"give {self.low:g} or more")
+        if self.every == "epoch" and self.what == "gradients":
+            raise BadInput("defence.every", "gradients are measured once", 'set it to "upload"')
+        for where, names in (("order", self.ranking), ("components", self.components.values())):
+            for name in names:
+                if name not in COMPONENTS:
+                    raise BadInput(f"defence.{where}", f'"{name}" is no component', nearest(name, COMPONENTS))
+        if not self.ranking or len(set(self.ranking)) < len(self.ranking):
+            raise BadInput("defence.order", "a component is missing or there twice", "list each once")
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """Components from the least to the most resistant: l(θ) of Eq. (11) is the place in it."""
+        return ORDERS[self.order] if isinstance(self.order, str) else tuple(self.order)
+
+    def budget(self, part: str) -> Fraction:
+        """ε of each value of a part: p(θ).
+
+        Raises:
+            BadInput: Where the part stands for no component, or for one that is not in the order.
+        """
+        component, ranking = component_of(part, self.components), self.ranking
+        if component not in ranking:
+            raise BadInput(
+                "defence.order", f'"{component}" is missing', f"rank it: part {part!r} stands for it"
+            )
+        step = (exact(self.high) - exact(self.low)) / max(1, len(ranking) - 1)
+        return exact(self.low) + step * ranking.index(component)
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Eq. (12), with λ = 2δ/p(θ) for each part."""
+        clip = exact(self.clip)
+        return Noise(
+            "laplace",
+            cache(lambda part: 2 * clip / self.budget(part)),
+            clip,
+            rows=self.rows,
+            what=self.what,
+            parts=tuple(self.parts),
+        )
+
+    def acts(self, hook: str) -> bool:
+        return super().acts(hook) and (hook != "after_epoch" or self.every == "epoch")
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        """Algorithm 2: what was received and trained is clipped and noised; what stays private is not."""
+        held: Message = {}
+        for name, weight in params.items():
+            if name in device.sent and self.noise.covers(name, weight):
+                table = component_of(part_of(name), self.components) == "item"
+                held[name] = Rows(device.batch.rows, weight) if table else weight
+        noised = replace(self._noise, rows="touched").apply(held, device)
+        return {**params, **{name: values(value) for name, value in noised.items()}}
+
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        if self.every == "upload":
+            return super().on_upload(upload, device)
+        own = {n: v for n, v in upload.items() if n not in device.sent}
+        came = {n: v for n, v in upload.items() if n in device.sent and self.noise.covers(n, v)}
+        whole = {n: self._untouched(n, v, device) for n, v in came.items()} if self.rows == "all" else {}
+        return {**upload, **self._noise.apply(own, device), **whole}
+
+    def _untouched(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | Rows:
+        """A table with every row: those that were not touched are noised now, the others have been."""
+        if not isinstance(value, Rows):
+            return value
+        received = Rows(every_row(device.sent[name]), device.sent[name].to(value.value.dtype))
+        noised = values(replace(self._noise, rows="touched").apply({name: received}, device)[name])
+        return Rows(received.row, widen(noised, value.row, value.value))
+
+    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
+        if self.every == "upload":
+            return super().declares(model, protocol)
+        if protocol.still():
+            raise BadInput("defence.every", '"epoch", but devices send gradients', 'set it to "upload"')
+        declared = super().declares(model, protocol)
+        for part in dict.fromkeys(mechanism.part for mechanism in declared):
+            kind = model.parts[part]
+            table = component_of(part, self.components) == "item"
+            if kind.scope is Scope.SHARED and table != (kind.rows == "item"):
+                what = f'part "{part}" is {"no" if table else "a"} table of items'
+                raise BadInput("defence.components", what, 'under every = "epoch" only those are "item"')
+        return tuple(replace(mechanism, every="epoch") for mechanism in declared)

@@ -1,0 +1,161 @@
+"""Cells: the runs that tables are made of, and which of them are there as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veilrec.comparison.groups import ASIDE, flat
+from veilrec.errors import BadInput, nearest
+from veilrec.recipe import Recipe
+from veilrec.reproduction.contents import Table
+from veilrec.reproduction.paper import Paper
+from veilrec.result import RESULT, Result
+from veilrec.settings import shown
+
+__all__ = ["Cell", "Shelf", "cells_of", "other_settings"]
+
+IDLE = ("plan.chunk", "plan.workers")  # they change no number
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a method on a dataset with a seed.
+
+    Attributes:
+        dataset, method, seed: Which.
+        file, sets: Its recipe, and what is changed in it.
+        folder: Where it lies, finished or not.
+    """
+
+    dataset: str
+    method: str
+    seed: int
+    file: Path
+    sets: tuple[str, ...]
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """``ml-100k/pure/seed=0``."""
+        return f"{self.dataset}/{self.method}/seed={self.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether its result is there."""
+        return (self.folder / RESULT).is_file()
+
+    @property
+    def state(self) -> str:
+        """``finished``, ``begun`` or ``to run``."""
+        if self.finished:
+            return "finished"
+        return "begun" if self.folder.is_dir() and any(self.folder.iterdir()) else "to run"
+
+    def recipe(self, data_dir: Path | None = None) -> Recipe:
+        """Its recipe, checked.
+
+        Raises:
+            BadInput: With file and line, for whatever will not do.
+        """
+        return Recipe.load(self.file, self.sets, seed=self.seed, data_dir=data_dir)
+
+
+def cells_of(
+    paper: Paper,
+    tables: Mapping[str, Table],
+    datasets: Sequence[str],
+    seeds: int,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    extra: bool = True,
+) -> list[Cell]:
+    """Every run that the tables need, once; seeds outermost, so that a whole table is there early.
+
+    Raises:
+        BadInput: Where a dataset or a method is unknown.
+    """
+    for what, names, known in (("--dataset", datasets, paper.datasets), ("--only", only, paper.methods)):
+        for name in names:
+            if name not in known:
+                raise BadInput(what, f'{paper.name} has no "{name}"', nearest(name, known))
+    wanted: dict[tuple[int, str, str], None] = {}
+    for seed in range(seeds):
+        for dataset in datasets:
+            for table in tables.values():
+                if table.datasets and dataset not in table.datasets:
+                    continue
+                rows = table.rows if extra else table.methods
+                wanted |= dict.fromkeys((seed, dataset, row) for row in rows if not only or row in only)
+    return [
+        Cell(
+            dataset,
+            method,
+            seed,
+            paper.recipe(method),
+            tuple(paper.changes(method, dataset)),
+            out / dataset / method / f"seed={seed}",
+        )
+        for seed, dataset, method in wanted
+    ]
+
+
+class Shelf:
+    """Finished runs by dataset, method and seed, each read once from its folder.
+
+    Attributes:
+        out: The folder that holds all of them.
+        seeds: How many seeds are asked for: 0, 1, …
+    """
+
+    def __init__(self, out: Path, seeds: int) -> None:
+        self.out, self.seeds = out, seeds
+        self._read: dict[Path, Result] = {}
+
+    def runs(self, dataset: str, method: str) -> dict[int, Result]:
+        """The results that are there, by seed.
+
+        Raises:
+            Corrupted: Where one is not what a run wrote.
+        """
+        found = {}
+        for seed in range(self.seeds):
+            folder = self.out / dataset / method / f"seed={seed}"
+            if (folder / RESULT).is_file():
+                if folder not in self._read:
+                    self._read[folder] = Result.load(folder)
+                found[seed] = self._read[folder]
+        return found
+
+    def all(self, dataset: str, methods: Sequence[str]) -> dict[str, Result]:
+        """Results of several methods by the path of their run."""
+        return {
+            str(self.out / dataset / method / f"seed={seed}"): result
+            for method in methods
+            for seed, result in self.runs(dataset, method).items()
+        }
+
+
+def other_settings(cell: Cell, result: Result) -> list[str]:
+    """What a finished run was made with that its recipe says otherwise by now: ``plan.lr was 0.1, is 0.5``.
+
+    A setting that only one of the two has is no difference: veilrec may have learned it since. Nor is one of
+    the attack, which can be made again without training.
+    """
+    try:
+        now, then = flat(_settled(cell)), flat(dict(result.settings))
+    except BadInput as error:
+        return [f"its recipe cannot be read any more ({error})"]
+    return [
+        f"{key} was {shown(then[key])}, is {shown(value)}"
+        for key, value in now.items()
+        if key in then and then[key] != value and key not in IDLE
+    ]
+
+
+def _settled(cell: Cell) -> dict[str, Any]:
+    recipe = Recipe.load(cell.file, cell.sets, seed=cell.seed, has_data=False)
+    return {name: value for name, value in recipe.values.items() if name not in ASIDE}

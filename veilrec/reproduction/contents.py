@@ -1,0 +1,169 @@
+"""What ``paper.toml`` may hold: recipes, datasets, methods, tables and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Claim", "Contents", "Dataset", "Method", "Named", "RecipeFile", "Table"]
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A recipe beside ``paper.toml``.
+
+    Attributes:
+        file: Its name.
+        on: Changes by dataset, as ``--set`` takes them.
+    """
+
+    file: str
+    on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset of the paper; its key is its name in veilrec.
+
+    Attributes:
+        label: As the paper writes it.
+        set: Changes for every method.
+    """
+
+    label: str
+    set: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: a recipe with changes.
+
+    Attributes:
+        label: What it is called here.
+        recipe: The key of its recipe.
+        set: Changes, as ``--set`` takes them.
+        on: Further changes by dataset.
+        reported: Columns of ``reported.csv`` by which it is found there; by default ``method = label``.
+        note: What a reader must know about it.
+    """
+
+    label: str
+    recipe: str
+    set: Sequence[str] = ()
+    on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    reported: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Named:
+    """An attribute, an audit, an attacker, a part or a score: what it is called, and found by.
+
+    Attributes:
+        label: In tables.
+        reported: Columns of ``reported.csv``.
+    """
+
+    label: str
+    reported: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says about two numbers, to be checked on ours.
+
+    Attributes:
+        less, more, alike: A method: which of the three is said of it.
+        than: Another method, ``floor`` (the best blind guess) or ``popularity``.
+        by: A score of the attack, or a metric of usefulness; by default the paper's score.
+        attribute, audit, attacker: Of the attack; by default the paper's first audit and first attacker.
+        part, than_part: A part of the upload, attacked alone, on either side.
+    """
+
+    than: str
+    less: str = ""
+    more: str = ""
+    alike: str = ""
+    by: str = ""
+    attribute: str = ""
+    audit: str = ""
+    attacker: str = ""
+    part: str = ""
+    than_part: str = ""
+
+    @property
+    def who(self) -> str:
+        """The method that the claim is about."""
+        return self.less or self.more or self.alike
+
+    @property
+    def word(self) -> str:
+        """``less``, ``more`` or ``alike``."""
+        return "less" if self.less else "more" if self.more else "alike"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure: methods × what is shown of them.
+
+    Attributes:
+        title: What it shows.
+        methods: Its rows.
+        extra: Rows of ours that the paper does not have.
+        datasets: Those that the paper shows.
+        attributes, audits, attackers, parts: Columns of the attack: one for each audit, and in it for each
+            attacker of the whole upload and each part attacked alone.
+        utility: Whether usefulness is what the paper shows here; then it stands first.
+        reported: Tables of ``reported.csv`` in which its numbers stand; by default its own.
+        claims: What the paper says about it.
+        notes: What a reader must know.
+    """
+
+    title: str
+    methods: Sequence[str]
+    extra: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    attributes: Sequence[str] = ()
+    audits: Sequence[str] = ()
+    attackers: Sequence[str] = ()
+    parts: Sequence[str] = ()
+    utility: bool = False
+    reported: Sequence[str] = ()
+    claims: Sequence[Claim] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def rows(self) -> list[str]:
+        """The methods of the paper, then ours."""
+        return [*self.methods, *self.extra]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What ``paper.toml`` holds; keys of the tables are what methods and claims refer to.
+
+    Attributes:
+        title, reference: Of the paper.
+        metric: Of usefulness, as in ``hr@20``.
+        score, beside: Of the attack: the paper's, and those shown with it.
+        recipes, datasets, methods, tables: What is run and shown.
+        attributes, audits, attackers, parts: By the names that results give them.
+        reported: Columns of ``reported.csv`` by metric or score.
+        notes: What holds for all tables.
+    """
+
+    title: str
+    reference: str
+    metric: str
+    recipes: Mapping[str, RecipeFile]
+    datasets: Mapping[str, Dataset]
+    methods: Mapping[str, Method]
+    tables: Mapping[str, Table]
+    score: str = "macro_f1"
+    beside: Sequence[str] = ()
+    attributes: Mapping[str, Named] = field(default_factory=dict)
+    audits: Mapping[str, Named] = field(default_factory=dict)
+    attackers: Mapping[str, Named] = field(default_factory=dict)
+    parts: Mapping[str, Named] = field(default_factory=dict)
+    reported: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()

@@ -1,0 +1,156 @@
+"""Numbers: what runs reached, over their seeds and users, and the doubt about it.
+
+The interval is that of `veilrec.comparison`: users resampled alike in all runs, widened by the spread of the
+seeds as Student's t asks for. Of a score whose resamples a result does not keep, the ends of its interval
+stand in; two such scores are then compared as if they were of different people, which is wider.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veilrec.comparison.measures import Measure, interval, usefulness
+from veilrec.result import Result
+
+__all__ = ["Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
+
+GUESSES = ("majority", "random", "uniform")
+
+
+class Quantity(NamedTuple):
+    """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
+
+    Attributes:
+        score: A metric of usefulness such as ``hr@20``, or a score of the attack such as ``macro_f1``.
+        attribute, audit, attacker, part: Of the attack; without an attribute it is usefulness.
+    """
+
+    score: str
+    attribute: str = ""
+    audit: str = ""
+    attacker: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One number of one run, with its interval over users.
+
+    Attributes:
+        value, low, high: The ends are the value itself where nothing was resampled.
+        replicates: The number on each resample of the users, where the result keeps them.
+    """
+
+    value: float
+    low: float
+    high: float
+    replicates: Sequence[float] = field(default=(), repr=False)
+
+
+Floors = Mapping[str, float]
+
+
+def value_of(result: Result, what: Quantity) -> Value | None:
+    """A number of a run, or None where it was not measured."""
+    if not what.attribute:
+        return _useful(result, what.score)
+    entry = _entry(result, what)
+    if what.part:
+        found = next((one for one in entry.get("parts") or () if one.get("part") == what.part), None)
+        return None if found is None else _told(found.get(what.score), found, what.score)
+    attacker = next((one for one in entry.get("attackers") or () if one.get("name") == what.attacker), None)
+    if attacker is None:
+        return None
+    kept = {**attacker, **_verdict(entry, what)}
+    return _told((attacker.get("scores") or {}).get(what.score), kept, what.score)
+
+
+def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
+    """What blind guesses reach by the score, by kind of guess, mean over the runs."""
+    found: dict[str, list[float]] = {}
+    for result in results:
+        floors = _entry(result, what).get("floors") or {}
+        for guess in GUESSES:
+            if (reached := (floors.get(guess) or {}).get(what.score)) is not None:
+                found.setdefault(guess, []).append(float(reached))
+    return {guess: sum(some) / len(some) for guess, some in found.items()}
+
+
+def over_seeds(values: Sequence[Value]) -> Measure:
+    """The mean over seeds of a share from 0 to 1, with the doubt about users and about seeds."""
+    measure = interval([one.value for one in values], [one.replicates for one in values])
+    if measure.low is not None and measure.high is not None:
+        return Measure(measure.value, max(0.0, measure.low), min(1.0, measure.high))
+    below = sum(one.value - one.low for one in values) / len(values)
+    above = sum(one.high - one.value for one in values) / len(values)
+    wide = _widened([one.value for one in values], below, above)
+    return Measure(wide.value, max(0.0, wide.low or 0.0), min(1.0, wide.high or 0.0))
+
+
+def minus(first: Mapping[int, Value], second: Mapping[int, Value]) -> Measure | None:
+    """How much larger the first is, over the seeds that both have; None where there is none."""
+    seeds = sorted(first.keys() & second.keys())
+    if not seeds:
+        return None
+    pairs = [(first[seed], second[seed]) for seed in seeds]
+    apart = [one.value - other.value for one, other in pairs]
+    resampled = [_difference(one, other) for one, other in pairs]
+    if all(resampled):
+        return interval(apart, resampled)
+    below = sum(math.hypot(a.value - a.low, b.high - b.value) for a, b in pairs) / len(pairs)
+    above = sum(math.hypot(a.high - a.value, b.value - b.low) for a, b in pairs) / len(pairs)
+    return _widened(apart, below, above)
+
+
+def _difference(one: Value, other: Value) -> list[float]:
+    both = min(len(one.replicates), len(other.replicates))
+    found = np.asarray(one.replicates[:both], dtype=float) - np.asarray(other.replicates[:both], dtype=float)
+    return [float(value) for value in found]
+
+
+def _widened(values: Sequence[float], below: float, above: float) -> Measure:
+    """A mean with the doubt about users as it is given, widened by the spread of the seeds."""
+    seeds = interval(values, [[value] for value in values])  # one resample: what is left is the seeds' doubt
+    low, high = seeds.low, seeds.high
+    assert low is not None
+    assert high is not None
+    return Measure(
+        seeds.value,
+        seeds.value - math.hypot(below, seeds.value - low),
+        seeds.value + math.hypot(above, high - seeds.value),
+    )
+
+
+def _useful(result: Result, metric: str) -> Value | None:
+    if metric not in result.utility.test:
+        return None
+    value = float(result.utility.test[metric])
+    replicates = usefulness(result, metric)
+    low, high = np.percentile(replicates, [2.5, 97.5]).tolist() if len(replicates) else (value, value)
+    return Value(value, low, high, replicates)
+
+
+def _entry(result: Result, what: Quantity) -> Mapping[str, Any]:
+    audit = result.privacy.get(what.audit) or {}
+    return (audit.get("attributes") or {}).get(what.attribute) or {}
+
+
+def _verdict(entry: Mapping[str, Any], what: Quantity) -> dict[str, Any]:
+    """The resamples of the worst attacker's score, which stand with the verdict."""
+    verdict = entry.get("verdict") or {}
+    if verdict.get("attacker") != what.attacker or verdict.get("score") != what.score:
+        return {}
+    return {"replicates": {what.score: verdict.get("replicates") or ()}}
+
+
+def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -> Value | None:
+    if not score or score.get("value") is None:
+        return None
+    replicates = (kept.get("replicates") or {}).get(name) or ()
+    value = float(score["value"])
+    return Value(value, float(score.get("low", value)), float(score.get("high", value)), replicates)

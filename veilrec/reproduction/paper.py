@@ -1,0 +1,161 @@
+"""A paper: ``paper.toml`` and ``reported.csv``, read and checked so that every name means something."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from veilrec import toml
+from veilrec.errors import BadInput, nearest
+from veilrec.reproduction.contents import Claim, Contents, Table
+from veilrec.settings import fit, options_of
+
+__all__ = ["FLOOR", "POPULARITY", "Paper", "papers"]
+
+PAPER, REPORTED = "paper.toml", "reported.csv"
+FLOOR, POPULARITY = "floor", "popularity"  # what a claim may name instead of a method
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Paper(Contents):
+    """A paper that was checked: every name in it means something.
+
+    Attributes:
+        folder: Where its files lie.
+        figures: The rows of ``reported.csv``.
+    """
+
+    folder: Path = Path()
+    figures: Sequence[Mapping[str, str]] = ()
+
+    @classmethod
+    def load(cls, name: str) -> Paper:
+        """A paper by its name, or by the path of its folder.
+
+        Raises:
+            BadInput: With file, line and key, for whatever will not do.
+        """
+        folder = _folder(name)
+        document = toml.read(folder / PAPER)
+        try:
+            values = fit("", document.values, options_of(Contents), "a paper")
+            paper = cls(**values, folder=folder, figures=_figures(folder / REPORTED))
+            for where, what, fix in _wrong(paper):
+                raise BadInput(where, what, fix)
+        except BadInput as error:
+            raise _placed(document, error) from error
+        return paper
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, which is what the command calls it."""
+        return self.folder.resolve().name
+
+    def chosen(self, names: Sequence[str]) -> dict[str, Table]:
+        """Tables by name, each once, in the order of the paper; ``all`` for all of them.
+
+        Raises:
+            BadInput: With the nearest name, where there is none of a name.
+        """
+        for name in names:
+            if name not in self.tables and name != ALL:
+                raise BadInput("TABLE", f'{self.name} has no "{name}"', nearest(name, [*self.tables, ALL]))
+        return {name: table for name, table in self.tables.items() if name in names or ALL in names}
+
+    def changes(self, method: str, dataset: str) -> list[str]:
+        """What a method on a dataset changes in its recipe, as ``--set`` takes it; the last one holds."""
+        one = self.methods[method]
+        recipe = self.recipes[one.recipe]
+        mine = self.datasets[dataset].set, recipe.on.get(dataset, ()), one.set, one.on.get(dataset, ())
+        return [f"data.name={dataset}", *(text for some in mine for text in some)]
+
+    def recipe(self, method: str) -> Path:
+        """The file that a method is run from."""
+        return self.folder / self.recipes[self.methods[method].recipe].file
+
+
+def papers() -> dict[str, Path]:
+    """The folders of the papers that come with veilrec, by name."""
+    home = Path(__file__).resolve().parents[1]
+    for place in (home / "papers", home.parent / "papers"):  # in a wheel, and in a checkout
+        found = sorted(path.parent for path in place.glob(f"*/{PAPER}"))
+        if found:
+            return {folder.name: folder for folder in found}
+    return {}
+
+
+def _folder(name: str) -> Path:
+    known = papers()
+    if name in known:
+        return known[name]
+    if (Path(name) / PAPER).is_file():
+        return Path(name)
+    raise BadInput("PAPER", f'no paper "{name}"', nearest(name, known))
+
+
+def _figures(path: Path) -> list[dict[str, str]]:
+    """Facts out of the paper: one number a row."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for line, row in enumerate(rows, 2):
+        try:
+            float(row["value"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(path, "no number under value", "give one number a row", line=line) from error
+    return rows
+
+
+def _wrong(paper: Paper) -> Iterator[tuple[str, str, str]]:
+    """Names that mean nothing: where, what, and what to do."""
+    kinds = {
+        kind: getattr(paper, kind) for kind in ("datasets", "attributes", "audits", "attackers", "parts")
+    }
+    for key, method in paper.methods.items():
+        yield from _unknown(f"methods.{key}.recipe", [method.recipe], paper.recipes)
+        yield from _unknown(f"methods.{key}.on", method.on, paper.datasets)
+    for key, recipe in paper.recipes.items():
+        yield from _unknown(f"recipes.{key}.on", recipe.on, paper.datasets)
+        if not (paper.folder / recipe.file).is_file():
+            yield f"recipes.{key}.file", f"there is no {recipe.file} beside {PAPER}", "name a recipe there"
+    for key, table in paper.tables.items():
+        yield from _unknown(f"tables.{key}.methods", table.rows, paper.methods)
+        for kind, known in kinds.items():
+            yield from _unknown(f"tables.{key}.{kind}", getattr(table, kind), known)
+        for place, claim in enumerate(table.claims):
+            yield from _wrong_claim(f"tables.{key}.claims.{place}", claim, paper)
+
+
+def _wrong_claim(where: str, claim: Claim, paper: Paper) -> Iterator[tuple[str, str, str]]:
+    if [bool(claim.less), bool(claim.more), bool(claim.alike)].count(True) != 1:
+        yield where, "claims nothing, or several things", "give one of less, more and alike"
+    yield from _unknown(where, [claim.who], paper.methods)
+    yield from _unknown(f"{where}.than", [claim.than], [*paper.methods, FLOOR, POPULARITY])
+    named = {"attribute": paper.attributes, "audit": paper.audits, "attacker": paper.attackers}
+    for kind, known in named.items():
+        if told := getattr(claim, kind):
+            yield from _unknown(f"{where}.{kind}", [told], known)
+    for kind in ("part", "than_part"):
+        if told := getattr(claim, kind):
+            yield from _unknown(f"{where}.{kind}", [told], paper.parts)
+
+
+def _unknown(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    there = set(known)
+    for name in names:
+        if name not in there:
+            yield where, f'there is no "{name}"', nearest(name, there)
+
+
+def _placed(document: toml.Document, error: BadInput) -> BadInput:
+    """The same error with the file, and the line of its key or of the table around it."""
+    key, _, _ = str(error).partition(": ")
+    parts = key.split(".")
+    for length in range(len(parts), 0, -1):
+        if (line := document.lines.get(".".join(parts[:length]))) is not None:
+            return BadInput(document.path, str(error), line=line)
+    return error if REPORTED in key else BadInput(document.path, str(error))

@@ -1,0 +1,77 @@
+"""The popularity floor of a dataset on each resample of its users, so that runs can be paired with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from veilrec.disk import read_json, write_json
+from veilrec.errors import BadInput, Corrupted
+from veilrec.evaluation import evaluate, popularity
+from veilrec.recipe import Recipe
+from veilrec.reproduction.numbers import Value
+from veilrec.result import Result
+from veilrec.runs.folder import RECIPE, load_run
+from veilrec.runs.summary import replicates
+from veilrec.workers import workers
+
+__all__ = ["FILE", "floor_of", "keep_floor"]
+
+FILE, VERSION = "popularity.json", 1
+
+
+def keep_floor(folder: Path, run: Path, metric: str) -> None:
+    """Rank by popularity what a finished run ranked, and keep it in the folder of its dataset.
+
+    Once for all runs of the same data, protocol and metric: training is not looked at.
+    """
+    result = Result.load(run)
+    if _kept(folder, result, metric) is not None:
+        return
+    found = load_run(run)
+    recipe = Recipe.load(run / RECIPE, has_data=False)
+    federation = recipe.experiment(found.data).federation()
+    clients, judging = federation.clients, federation.evaluation
+    with workers(federation.plan.workers) as pool:
+        scored = evaluate(judging, clients, "test", popularity(clients), federation.candidates, pool)
+    told = {
+        "version": VERSION,
+        **_mark(result, metric),
+        "value": scored.means()[metric],
+        "replicates": replicates(scored, found.data, metric)[metric],
+    }
+    write_json(folder / FILE, told, indent=None)
+
+
+def floor_of(folder: Path, result: Result, metric: str) -> Value | None:
+    """What popularity reaches where a run was tested, on the same resamples of users where they are kept."""
+    if metric not in result.utility.floor:
+        return None
+    value = float(result.utility.floor[metric])
+    return _kept(folder, result, metric) or Value(value, value, value)
+
+
+def _kept(folder: Path, result: Result, metric: str) -> Value | None:
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        told = read_json(path)
+        mark = {key: told[key] for key in _mark(result, metric)}
+        value, some = float(told["value"]), [float(one) for one in told["replicates"]]
+    except (KeyError, TypeError, ValueError) as cause:
+        raise Corrupted(f"{path}: cannot be read ({cause!r}); delete it") from cause
+    if mark != _mark(result, metric):
+        return None
+    if abs(value - float(result.utility.floor[metric])) > 1e-9:
+        raise BadInput(path, "another popularity than the runs were held against", "delete it")
+    return Value(value, value, value, some)
+
+
+def _mark(result: Result, metric: str) -> dict[str, object]:
+    """What must be the same for the floor to be the same."""
+    return {
+        "metric": metric,
+        "data": result.data_fingerprint,
+        "protocol": result.utility.protocol,
+        "users": result.utility.users,
+    }

@@ -1,0 +1,198 @@
+"""Tables: every number that a table of a paper asks for, ours and theirs, method by method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from veilrec.comparison.alike import refuse_mixtures
+from veilrec.comparison.measures import Measure, Run
+from veilrec.errors import BadInput
+from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.contents import Table
+from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.popularity import floor_of
+from veilrec.result import Result
+
+__all__ = ["Entry", "Page", "Row", "page_of", "reported", "values_of"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a method.
+
+    Attributes:
+        what: Which number.
+        ours: The mean over seeds with its interval; None where no run has it.
+        theirs: What the paper reports; None where it prints none.
+        seeds: How many runs have it.
+    """
+
+    what: Quantity
+    ours: Measure | None
+    theirs: float | None
+    seeds: int
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus theirs."""
+        return None if self.ours is None or self.theirs is None else self.ours.value - self.theirs
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of a table on a dataset.
+
+    Attributes:
+        method, label: Its key, and what it is called.
+        extra: Whether it is ours alone.
+        runs: Its finished runs by seed.
+        entries: Its numbers.
+        above: Usefulness minus popularity, on the same users; None where there is no run.
+    """
+
+    method: str
+    label: str
+    extra: bool
+    runs: dict[int, Result]
+    entries: dict[Quantity, Entry]
+    above: Measure | None
+
+    @property
+    def collapsed(self) -> int:
+        """How many of its runs are below the popularity floor."""
+        return sum(result.utility.collapsed for result in self.runs.values())
+
+
+@dataclass(frozen=True)
+class Page:
+    """A table of a paper on one dataset.
+
+    Attributes:
+        name, table, dataset: Which.
+        columns: The attack's numbers by attribute, in the order of the columns.
+        rows: Its methods.
+        floors: What blind guesses reach, by number and kind of guess.
+        popularity: The floor of usefulness, or None where nothing was run.
+        seeds: How many are asked for.
+        missing: Runs that are not there: ``pure/seed=2``.
+    """
+
+    name: str
+    table: Table
+    dataset: str
+    columns: dict[str, list[Quantity]]
+    rows: list[Row]
+    floors: dict[Quantity, dict[str, float]]
+    popularity: float | None
+    seeds: int
+    missing: list[str]
+
+    def row(self, method: str) -> Row | None:
+        """The row of a method."""
+        return next((row for row in self.rows if row.method == method), None)
+
+
+def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool = True) -> Page:
+    """A table on a dataset, from the runs that are there.
+
+    Raises:
+        BadInput: Where runs were made on other data, or scored by another protocol.
+    """
+    table = paper.tables[name]
+    methods = table.rows if extra else list(table.methods)
+    found = shelf.all(dataset, methods)
+    if found:
+        refuse_mixtures([Run(path, result) for path, result in found.items()])
+    columns = {attribute: _columns(paper, table, attribute) for attribute in table.attributes}
+    rows = [_row(paper, name, dataset, method, columns, shelf) for method in methods]
+    results = list(found.values())
+    every = [what for some in columns.values() for what in some]
+    return Page(
+        name,
+        table,
+        dataset,
+        columns,
+        rows,
+        {what: floors_of(results, what) for what in every},
+        results[0].utility.floor.get(paper.metric) if results else None,
+        shelf.seeds,
+        [f"{row.method}/seed={s}" for row in rows for s in range(shelf.seeds) if s not in row.runs],
+    )
+
+
+def _columns(paper: Paper, table: Table, attribute: str) -> list[Quantity]:
+    found = []
+    for audit in table.audits:
+        for attacker in table.attackers:
+            found.append(Quantity(paper.score, attribute, audit, attacker))
+        for part in table.parts:
+            found.append(Quantity(paper.score, attribute, audit, part=part))
+    return found
+
+
+def _row(
+    paper: Paper, name: str, dataset: str, method: str, columns: dict[str, list[Quantity]], shelf: Shelf
+) -> Row:
+    runs, extra = shelf.runs(dataset, method), method in paper.tables[name].extra
+    shown = [what for some in columns.values() for what in some]
+    beside = [what._replace(score=score) for what in shown for score in paper.beside]
+    entries = {}
+    for what in [*shown, *beside, Quantity(paper.metric)]:
+        values = values_of(runs, what)
+        ours = over_seeds(list(values.values())) if values else None
+        theirs = None if extra else reported(paper, name, dataset, method, what)
+        entries[what] = Entry(what, ours, theirs, len(values))
+    above = _above(runs, paper.metric, shelf.out / dataset)
+    return Row(method, paper.methods[method].label, extra, runs, entries, above)
+
+
+def values_of(runs: dict[int, Result], what: Quantity) -> dict[int, Value]:
+    """A number of each run that has it, by seed."""
+    return {seed: value for seed, run in runs.items() if (value := value_of(run, what)) is not None}
+
+
+def _above(runs: dict[int, Result], metric: str, folder: Path) -> Measure | None:
+    """Usefulness minus popularity, paired by user where the floor's resamples are kept."""
+    ours = values_of(runs, Quantity(metric))
+    floor = {s: value for s, run in runs.items() if (value := floor_of(folder, run, metric)) is not None}
+    return minus(ours, floor)
+
+
+def reported(paper: Paper, name: str, dataset: str, method: str, what: Quantity) -> float | None:
+    """What the paper prints for a number, or None; an empty field of ``reported.csv`` fits everything.
+
+    Raises:
+        BadInput: Where several rows fit.
+    """
+    if what.score not in paper.reported:
+        return None
+    one = paper.methods[method]
+    wanted = {"dataset": paper.datasets[dataset].label, **paper.reported[what.score]}
+    wanted |= one.reported or {"method": one.label}
+    wanted |= _named(paper, what) if what.attribute else {}
+    for table in paper.tables[name].reported or [name]:
+        rows = [row for row in paper.figures if row["table"] == table and _fits(row, wanted)]
+        if len(rows) > 1:
+            where = paper.folder / "reported.csv"
+            raise BadInput(where, f"{len(rows)} rows of {table} fit {wanted}", "tell them apart")
+        if rows:
+            return float(rows[0]["value"])
+    return None
+
+
+def _named(paper: Paper, what: Quantity) -> dict[str, str]:
+    """The columns by which an attack's number is found."""
+    attribute, audit = paper.attributes[what.attribute], paper.audits[what.audit]
+    by = paper.parts[what.part] if what.part else paper.attackers[what.attacker]
+    return {
+        **(attribute.reported or {"attribute": attribute.label}),
+        **(audit.reported or {"setting": audit.label}),
+        **(by.reported or {"attacker": by.label}),
+    }
+
+
+def _fits(row: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(row.get(column, "") in (value, "") for column, value in wanted.items())
