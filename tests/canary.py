@@ -100,7 +100,8 @@ class Canaries:
         for length, rounded, stored in FORMS:
             if rows.shape[1] >= length and len(rows):
                 small = rows.to(rounded).abs() < torch.finfo(rounded).tiny  # nothing much is left of it
-                whole = (odd & ~small).unfold(1, length, 1).all(2)  # [people, runs]
+                few = length < 4 and plain(rows.to(rounded).double())  # what rounding has put on a lattice
+                whole = (odd & ~small & ~torch.as_tensor(few)).unfold(1, length, 1).all(2)  # [people, runs]
                 runs = rows.unfold(1, length, 1)[whole].to(rounded).to(stored)
                 self._tensor(runs, owner[:, None].expand_as(whole)[whole].numpy())
         self._decimals(rows.numpy(), owner.numpy())

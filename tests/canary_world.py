@@ -61,6 +61,7 @@ def canary_world(users: int = USERS, items: int = ITEMS, events: int = 12) -> In
         classes={"gender": words("gender", 2), "age": words("age", 3)},
         texts=words("title", items),
         features=keys.fold("features").normal(users, 4),
+        feature_names=("height", "weight", "shoes", "hat"),
         name="aviary",
     )
 

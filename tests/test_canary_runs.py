@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -69,7 +70,22 @@ class Left(NamedTuple):
         for names in LOG.classes.values():
             classes.texts("class", names)
         strict = {name: data for name, data in documents.items() if name not in AGGREGATE}
-        return self.canaries.scan(documents) + classes.scan(strict)
+        hits = self.canaries.scan(documents) + classes.scan(strict)
+        return [hit for hit in hits if not by_chance(hit, documents[hit.place])]
+
+
+def by_chance(hit: Found, data: bytes) -> bool:
+    """Whether one number of float32's 24 bits was met in the upload of somebody who does not have it.
+
+    Fresh weights and steps of a lattice have no more bits than that, so that some agree with somebody's
+    private number by chance. A device that gives away its own is found all the same.
+    """
+    sender = re.fullmatch(r"upload \d+ of client (\d+)", hit.place)
+    owner = re.fullmatch(r"user \(message \d+\) of (\d+)", hit.canary)
+    if hit.form != "raw" or sender is None or owner is None or sender[1] == owner[1]:
+        return False
+    word = int.from_bytes(data[hit.offset : hit.offset + 8], "little")
+    return word & ((1 << 29) - 1) == 0
 
 
 @contextlib.contextmanager

@@ -81,13 +81,15 @@ class Plan:
         if self.chunk:
             return self.chunk
         if device.type != "cpu":
-            return max(1, min(ON_GPU, HELD_ON_GPU // max(1, whole)))
+            fits = AT_ONCE_ON_GPU // min(events, self.batch)
+            return max(1, min(ON_GPU, fits, HELD_ON_GPU // max(1, whole)))
         return max(1, min(MOST, AT_ONCE // min(events, self.batch), HELD // max(1, whole)))
 
 
 AT_ONCE = 4096  # events in a step of a chunk: their activations fit the cache of a CPU
 MOST = 256  # devices in a chunk
 ON_GPU = 2048  # devices in a chunk on a GPU
+AT_ONCE_ON_GPU = 1 << 21  # events in a step there: some gigabytes, where a log is long
 HELD, HELD_ON_GPU = 1 << 24, 1 << 28  # values in the uploads of a chunk, where tables go up whole
 LEAST = {
     "rounds": 1,

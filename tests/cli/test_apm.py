@@ -63,6 +63,8 @@ def test_the_allocation_of_either_reading(runs: Path, capsys: pytest.CaptureFixt
     assert "item item 1 40 0.0250 mlp1 mlp1 2 50 0.0200 mlp2 mlp2 3 60 0.0167" in out
     out = said(capsys, "apm", runs / "noisy", "--order", "item,mlp1,mlp2", "--clip", "0.1", "--high", "50")
     assert "item item 0 30 0.0067 mlp1 mlp1 1 40 0.0050 mlp2 mlp2 2 50 0.0040" in out
+    out = said(capsys, "apm", runs / "plain", "--order", "item,mlp1,mlp2", "--low", "10")
+    assert "item item 0 10 0.1000 mlp1 mlp1 1 15 0.0667 mlp2 mlp2 2 20 0.0500" in out, "high follows low"
 
 
 def test_the_order_is_measured_over_seeds_and_can_be_pasted(

@@ -95,6 +95,18 @@ def test_fixed_budgets_are_settings() -> None:
         assert {fixed.budget(part) for part in ("user", "item", "mlp1", "predict")} == {Fraction(epsilon)}
 
 
+@pytest.mark.parametrize("low", [0.15, 3.0, 30.0])
+def test_one_number_moves_both_ends(low: float) -> None:
+    """Without `high`, ε ends at twice where it begins: 60 for the paper's 30."""
+    defence = APM(low=low)
+    assert defence.high is None
+    assert APM().most == 60.0
+    assert defence.budget("user") == Fraction(str(low))
+    assert defence.budget("item") == 2 * Fraction(str(low))
+    assert defence.noise.scale_of("item") * 2 == defence.noise.scale_of("user")
+    assert defence.budget("mlp1") == APM(low=low, high=2 * low).budget("mlp1") == Fraction(str(low)) * 4 / 3
+
+
 def test_other_orders_and_bounds() -> None:
     defence = APM(order=("item", "mlp2"), low=0.1, high=0.3, clip=0.2)
     assert defence.budget("item") == Fraction(1, 10)
@@ -283,6 +295,8 @@ def test_the_ledger_says_what_is_in_the_clear_and_what_counts() -> None:
         ({"low": 0.0}, "low"),
         ({"low": 50.0, "high": 40.0}, "high"),
         ({"high": math.inf}, "high"),
+        ({"high": math.nan}, "high"),
+        ({"low": 1e308}, "high"),
         ({"order": ("user", "usr")}, "order"),
         ({"order": ("user", "user")}, "order"),
         ({"order": ()}, "order"),

@@ -50,7 +50,9 @@ def apm(
     component: Of = None,
     clip: Annotated[float, typer.Option(help="Bound on a weight, δ.")] = 0.5,
     low: Annotated[float, typer.Option(help="ε of the least resistant component.")] = 30.0,
-    high: Annotated[float, typer.Option(help="ε of the most resistant component.")] = 60.0,
+    high: Annotated[
+        float | None, typer.Option(help="ε of the most resistant component; by default twice --low.")
+    ] = None,
     attribute: Wanted = None,
     known: Known = 0.2,
     data: Data = None,

@@ -60,12 +60,12 @@ class APM(Noisy):
 
     What is guaranteed is guaranteed for the values, and an ε of 30 to 60 for each of them rules nothing out
     by itself: what the noise is good for, attacks must show. With ``low = high`` all components get the same
-    noise: 60 is the paper's FixRec-min, 30 its FixRec-max.
+    noise: 60 is the paper's FixRec-min, 30 its FixRec-max. Without `high`, `low` alone says how much noise.
 
     Attributes:
         clip: Bound δ on a weight.
         low: ε_min, for the least resistant component.
-        high: ε_max, for the most resistant one.
+        high: ε_max, for the most resistant one; by default twice `low`, as 60 is to 30.
         order: Components from the least to the most resistant: ``section-5.7`` (user, mlp1, mlp2, item, after
             what was measured), ``equation-11`` (user, item, mlp1, mlp2), or a list of them.
         components: The component of a part whose name does not tell: ``{part = "mlp2"}``.
@@ -80,7 +80,7 @@ class APM(Noisy):
 
     clip: float = 0.5
     low: float = 30.0
-    high: float = 60.0
+    high: float | None = None
     order: Literal["section-5.7", "equation-11"] | tuple[str, ...] = "section-5.7"
     components: Mapping[str, str] = field(default_factory=dict)
     rows: Literal["touched", "all"] = "all"
@@ -92,8 +92,9 @@ class APM(Noisy):
         check_amounts(self.clip, None, None)
         if not 0 < self.low < float("inf"):
             raise BadInput("defence.low", f"{self.low} is no ε", "give a number above 0")
-        if not self.low <= self.high < float("inf"):
-            raise BadInput("defence.high", f"{self.high} is below low", f"give {self.low:g} or more")
+        if not self.low <= self.most < float("inf"):
+            what = f"{self.most:g} is below low" if self.most < self.low else f"{self.most:g} is no ε"
+            raise BadInput("defence.high", what, f"give a finite number, {self.low:g} or more")
         if self.every == "epoch" and self.what == "gradients":
             raise BadInput("defence.every", "gradients are measured once", 'set it to "upload"')
         for where, names in (("order", self.ranking), ("components", self.components.values())):
@@ -102,6 +103,11 @@ class APM(Noisy):
                     raise BadInput(f"defence.{where}", f'"{name}" is no component', nearest(name, COMPONENTS))
         if not self.ranking or len(set(self.ranking)) < len(self.ranking):
             raise BadInput("defence.order", "a component is missing or there twice", "list each once")
+
+    @property
+    def most(self) -> float:
+        """ε_max: `high`, or twice `low`."""
+        return 2 * self.low if self.high is None else self.high
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -119,7 +125,7 @@ class APM(Noisy):
             raise BadInput(
                 "defence.order", f'"{component}" is missing', f"rank it: part {part!r} stands for it"
             )
-        step = (exact(self.high) - exact(self.low)) / max(1, len(ranking) - 1)
+        step = (exact(self.most) - exact(self.low)) / max(1, len(ranking) - 1)
         return exact(self.low) + step * ranking.index(component)
 
     @cached_property

@@ -18,7 +18,7 @@ from veilrec.clients import Batch
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.models.layers import LOSSES, Dense, check_widths, known_products, perceptron, pick, shares
-from veilrec.params import Params, Part, Scope
+from veilrec.params import Params, Part, Scope, part_of
 
 __all__ = ["FedGCN"]
 
@@ -94,7 +94,8 @@ class FedGCN(Recommender):
         }
 
     def initial(self, name: str, keys: Keys) -> Tensor:
-        if self.normal:
+        own = part_of(name) in ("user", "item", *self.layers)  # and not what a defence has attached
+        if self.normal and own:
             return keys.normal(*self.get_parameter(name).shape)
         return super().initial(name, keys)
 
