@@ -14,7 +14,8 @@ from veilrec.result import Result
 __all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unlike"]
 
 OWN = "veilrec"  # the audit that is meant where nobody says which
-FREE = ("also", "attributes", "by_part", "membership", "own", "permutations", "resamples")  # they change no score
+# They change no score:
+FREE = ("also", "attributes", "by_part", "membership", "own", "permutations", "resamples")
 TRIED = "attackers on "
 COUNTED = {
     "kind": "kind",
