@@ -40,12 +40,22 @@ def runner() -> Iterator[Pool]:
         yield ready
 
 
+FEATURES = tuple(f"feature {k}" for k in range(24))
+
+
 def world() -> Interactions:
     """A checkerboard with odd ids, ratings, features and titles."""
     log = checkerboard()
     ids = ["=1+1", "+x", "-y", "@z", "\tt", 'a,"b"', "Zoë", *log.user_ids[7:]]
     titles = [f"Thing, {k}" for k in range(24)]
-    return replace(log, user_ids=ids, texts=titles, rating=torch.ones(len(log)), features=torch.eye(24))
+    return replace(
+        log,
+        user_ids=ids,
+        texts=titles,
+        rating=torch.ones(len(log)),
+        features=torch.eye(24),
+        feature_names=FEATURES,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +128,7 @@ def test_the_world_comes_back(tmp_path: Path) -> None:
     assert (list(back.user_ids), list(back.item_ids)) == (list(log.user_ids), list(log.item_ids))
     for name in ("user", "item", "rating", "time", "features"):
         assert torch.equal(getattr(back, name), getattr(log, name))
+    assert tuple(back.feature_names) == FEATURES
     assert torch.equal(back.attributes["gender"], log.attributes["gender"])
     assert dict(back.classes) == dict(log.classes)
     for mine, theirs in zip(back.leave_one_out()[1:], log.leave_one_out()[1:], strict=True):

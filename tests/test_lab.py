@@ -19,8 +19,11 @@ from veilrec.errors import BadInput
 from veilrec.interactions import id_hashes
 from veilrec.keys import Keys
 from veilrec.model import Recommender
+from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.probe import see
+from veilrec.runs import audits
+from veilrec.runs.audits import Examiner
 from veilrec.runs.lab import audit
 from veilrec.runs.presets import PRESETS, preset
 from veilrec.runs.trials import People
@@ -340,3 +343,24 @@ def test_many_rare_classes_do_not_look_like_a_leak_among_the_known() -> None:
     told = found(vectors, who, ("logistic", "mlp", "lda"), Threat(resamples=100, permutations=99))
     for attacker in told["attributes"]["gender"]["attackers"]:
         assert abs(attacker["validation"] - 0.5) < 0.05
+
+
+def test_the_protocols_of_papers_may_be_run_alone() -> None:
+    data = synthetic(users=60, items=40)
+    for own, names in ((True, ["veilrec", "apm@0.3"]), (False, ["apm@0.3"])):
+        threat = Threat(attributes=("gender",), also=("apm@0.3",), own=own)
+        assert [one.name for one in Examiner.of(data, threat, {}, 0).audits] == names
+
+
+def test_what_was_read_for_one_protocol_is_there_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = synthetic(users=60, items=40)
+    fed = federation(phones(data), FedMF(40, 1, dim=4), lr=0.5)
+    looks = []
+    see_it = audits.see
+    monkeypatch.setattr(audits, "see", lambda *given: looks.append(given[2]) or see_it(*given))
+    threat = Threat(
+        attributes=("gender",), also=("apm", "apm@0.3", "pard"), own=False, resamples=100, permutations=99
+    )
+    found = Examiner.of(data, threat, {}, 0).examine(fed, run(fed), 1, None, lambda *told: None)
+    assert list(found) == ["apm", "apm@0.3", "pard"]
+    assert looks == [(), ("interactions", "user_vectors")]

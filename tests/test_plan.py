@@ -50,3 +50,4 @@ def test_what_follows_from_a_plan() -> None:
     small, large, huge = (Plan().chunk_on(cpu, events) for events in (20, 256, 2000))
     assert 1 < large == huge < small <= 256 < Plan().chunk_on(cuda, 20)
     assert Plan(batch=100_000).chunk_on(cpu, 100_000) == 1
+    assert 1 < Plan(batch=4096).chunk_on(cuda, 2314) < 1024  # the longest logs of MovieLens-1M, padded

@@ -97,6 +97,7 @@ def test_values_are_drawn_and_hidden_too() -> None:
         ({"folds": 1}, "threat.folds"),
         ({"grants": ("gender",)}, "threat.grants"),
         ({"resamples": 5}, "threat.resamples"),
+        ({"own": False}, "threat.own"),
     ],
 )
 def test_a_protocol_that_cannot_be_is_refused(options: dict[str, object], where: str) -> None:

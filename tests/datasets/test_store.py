@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,15 @@ def test_another_split_seed_keeps_the_values(tmp_path: Path) -> None:
     assert torch.equal(
         imported(tmp_path / "toy", split_seed=3).values["age in years"], log.values["age in years"]
     )
+
+
+def test_names_of_features_come_back(tmp_path: Path) -> None:
+    log = replace(
+        synthetic(users=20, items=30, least=3), features=torch.ones(20, 2), feature_names=("a", "b=c")
+    )
+    write(log, tmp_path / "toy")
+    for split_seed in (0, 3):
+        assert tuple(imported(tmp_path / "toy", split_seed=split_seed).feature_names) == ("a", "b=c")
 
 
 def test_the_card_says_what_is_inside(tmp_path: Path) -> None:
