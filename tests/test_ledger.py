@@ -15,6 +15,7 @@ from dp_accounting.pld import PLDAccountant
 from tests.forking import Posting
 from tests.worlds import checkerboard, federation, phones, run
 from veilrec.defence import Defence, chain
+from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
@@ -23,7 +24,7 @@ from veilrec.mechanism import DELTA, Mechanism, exact
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Rows
+from veilrec.params import Message, Params, Rows
 from veilrec.rounds import Federation
 from veilrec.runs.accounting import LIMIT, Charge, spend
 from veilrec.runs.ledger import Ledger
@@ -237,6 +238,22 @@ def test_who_meddles_after_the_noise_undoes_the_guarantee() -> None:
     after = Ledger.of(fed_of(chain(Laplace(), Meddle())))
     assert not after.guarantee
     assert after.loose == ("Meddle",)
+
+
+class Late(Defence):
+    """Changes weights after each epoch and says nothing about it."""
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        return {name: value * 0 for name, value in params.items()}
+
+
+def test_noise_of_an_epoch_is_undone_by_whatever_comes_later() -> None:
+    early = APM(every="epoch")
+    assert Ledger.of(fed_of(early)).guarantee
+    assert Ledger.of(fed_of(chain(Late(), early))).guarantee  # the noise comes after it
+    assert Ledger.of(fed_of(chain(APM(), Late()))).guarantee  # at the upload, which is later still
+    for loose in (chain(early, Late()), chain(early, Meddle()), chain(Meddle(), early)):
+        assert not Ledger.of(fed_of(loose)).guarantee
 
 
 def test_posts_are_mentioned() -> None:

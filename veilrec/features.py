@@ -1,8 +1,9 @@
 """Features: what a device can say of its own user without asking anybody, as one row of numbers.
 
 Paper: Zhang, Yuan and Yin, "Comprehensive Privacy Analysis on Federated Recommender System against Attribute
-Inference Attacks", TKDE 2024 (APM), Table 1. It does not say how features are scaled. Here the scaling is
-fixed beforehand, into [-1, 1]: standardising would need statistics over users that nobody has collected.
+Inference Attacks", TKDE 2024 (APM), Table 1. It does not say how features are scaled. Here they are put into
+[-1, 1] by the scale of the ratings, which is known beforehand, and by a logarithm: standardising would need
+statistics over users that nobody has collected.
 """
 
 from __future__ import annotations

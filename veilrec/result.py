@@ -83,15 +83,13 @@ class Result:
         if not told:
             return ""
         blocks = dict.fromkeys(name.split("=")[0] for name in told["names"] if "=" in name)
+        said = f"The model reads {told['width']} features of each user"
+        blurred = ", blurred on the device before" if told.get("blurred") else ""
         if not blocks:
-            among = (
-                "no attribute among them" if not told["include_private_features"] else "as the data has them"
-            )
-            return f"The model reads {told['width']} features of each user, {among}."
-        listed = ", ".join(blocks)
-        return (
-            f"The model reads {told['width']} features of each user, among them the attributes themselves "
-            f"({listed}): who sees how it moves may read them off."
+            return f"{said}{blurred}, no attribute among them."
+        which = f"among them the attributes themselves ({', '.join(blocks)})"
+        return f"{said}{blurred}, {which}" + (
+            "." if blurred else ": who sees how it moves may read them off."
         )
 
     def save(self, folder: Path) -> None:

@@ -4,8 +4,10 @@ Paper: He et al., "LightGCN: Simplifying and Powering Graph Convolution Network 
 2020, on the graph that one device has: a star of its user and that user's items, in one layer. APM (Table 6)
 and PARD (as "FedGCN") run it federated.
 
-Only the user's end of the star is convolved. The other end would add the user's vector to the items that are
-trained on and to no other, so that a touched item could be told without learning anything about it.
+On a star, LightGCN would weigh an item by 1/√|N_u|; here the items' vectors are averaged, as PARD has it, so
+that a user with many items is no longer than one with few. Only the user's end of the star is convolved. The
+other end would add the user's vector to the items that are trained on and to no other, so that a touched item
+could be told without learning anything about it.
 """
 
 from __future__ import annotations

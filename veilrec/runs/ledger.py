@@ -198,13 +198,19 @@ def _charge(mechanism: Mechanism) -> Charge:
 
 
 def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str]:
-    """Defences that change uploads after somebody's noise and declare nothing: what they add nobody knows."""
-    names, noised = [], False
-    for one in defence.of if isinstance(defence, Chain) else ():
-        declares = bool(one.declares(model, protocol))
-        if noised and not declares and one.acts("on_upload"):
+    """Defences that change uploads after somebody's noise and declare nothing: what they add nobody knows.
+
+    Where the noise came after an epoch, every change at the upload comes later, wherever its defence stands.
+    """
+    chained = defence.of if isinstance(defence, Chain) else ()
+    declared = [one.declares(model, protocol) for one in chained]
+    early = [any(m.every == "epoch" for m in mechanisms) for mechanisms in declared]
+    names = []
+    for place, one in enumerate(chained):
+        after_noise = any(declared[:place]) or any(early)
+        after_epoch = any(early[:place]) and one.acts("after_epoch")
+        if not declared[place] and (after_epoch or (after_noise and one.acts("on_upload"))):
             names.append(type(one).__name__)
-        noised = noised or declares
     return names
 
 

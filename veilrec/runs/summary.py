@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from veilrec.clients import Clients
 from veilrec.evaluation import Scored
+from veilrec.features import profile
 from veilrec.interactions import Interactions, lots
 from veilrec.metrics.resampling import mean, weights
 
@@ -35,7 +37,7 @@ def summary(data: Interactions, clients: Clients, settings: Mapping[str, Any]) -
         **{name: int((items >= 0).sum()) for name, items in held.items()},
         "attributes": {name: _classes(data, name) for name in data.attributes},
         "values": {name: _range(value) for name, value in data.values.items()},
-        "features": _features(clients, settings),
+        "features": _features(data, clients, settings),
         "report": list(data.report),
     }
 
@@ -49,13 +51,23 @@ def _classes(data: Interactions, attribute: str) -> dict[str, int]:
     return dict(zip(names, counts, strict=False))
 
 
-def _features(clients: Clients, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+def _features(data: Interactions, clients: Clients, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """What devices know of their users and the model reads; None where it reads nothing of the kind."""
     if clients.log.features is None:
         return None
     private = bool(settings.get("data", {}).get("include_private_features"))
-    names = list(clients.log.feature_names)
-    return {"width": clients.log.features.shape[1], "names": names, "include_private_features": private}
+    names, log = list(clients.log.feature_names), clients.log
+    if data.features is None:
+        log = replace(log, user=log.user.cpu(), attributes=data.attributes)
+        plain = profile(log, private=private)[0]
+    else:
+        plain = data.features
+    return {
+        "width": len(names) or plain.shape[1],
+        "names": names,
+        "include_private_features": private,
+        "blurred": not torch.equal(plain, clients.log.features.cpu()),
+    }
 
 
 def _range(value: Tensor) -> dict[str, float]:
