@@ -106,6 +106,8 @@ def test_the_order_is_measured_over_seeds_and_can_be_pasted(
         (["plain", "--order", "user,item"], 'defence.order: "mlp1" is missing'),
         (["plain", "--clip", "-1"], "defence.clip"),
         (["plain", "--calibrate", "--known", "2"], "threat.known"),
+        (["plain", "--attribute", "gender"], "--attribute: nothing is attacked without --calibrate"),
+        (["plain", "--known", "0.2"], "--known: nothing is attacked without --calibrate; add --calibrate"),
         (["plain", "--calibrate", "--attribute", "gendr"], 'did you mean "gender"'),
         (["nowhere"], "nowhere"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,9 @@ def test_a_table_shows_ours_theirs_and_the_floors(done: Path, capsys: pytest.Cap
         "table1 on Synthetic: Two methods",
         "Gender: macro-F1 of the attack",
         "KNN, ζ = 0.3",
+        "ε a coordinate",
         "0.700",
-        "always the largest class",
+        "guess: always",
         "minus popularity",
         "ε an upload",
         "Noisy leaks less gender than Plain (macro-F1, ζ = 0.3, KNN): ",
@@ -199,6 +201,42 @@ def test_other_settings_are_told(done: Path, tmp_path: Path, capsys: pytest.Capt
     assert "plan.cohort was 0.9, is 0.8" in said
 
 
+def test_an_audit_that_is_asked_for_by_now_is_told_with_its_command(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = PAPER.replace('"plan.cohort=0.9"', """"plan.cohort=0.9", 'threat.also=["apm"]\'""")
+    folder, target = write(tmp_path / "tiny", asked), tmp_path / "RESULTS.md"
+    shutil.copytree(done / "out", tmp_path / "out")
+    table = ["reproduce", folder, "table1", "--seeds", "1", "--out", tmp_path / "out", "-q", "--no-run"]
+    answer = call(capsys, *table, "--results", target)
+    place = tmp_path / "out" / "synthetic" / "plain" / "seed=0"
+    assert "synthetic/plain/seed=0 lacks the audit apm (not made): " in answer.out
+    assert f"veilrec attack {place} --preset apm\n" in answer.out
+    text = target.read_text(encoding="utf-8")
+    command = "veilrec attack runs/tiny/synthetic/noisy/seed=0 --preset apm"
+    assert f"- synthetic/noisy/seed=0, audit apm (not made): `{command}`" in text
+    assert "Nothing: every run" not in text
+    result = json.loads((place / "result.json").read_text())
+    result["privacy"]["apm"] = {"threat": {"known": 0.4}, "attributes": {}}
+    (place / "result.json").write_text(json.dumps(result))
+    lacks = json.loads(call(capsys, *table, "--json").out)["missing_audits"]
+    assert [(one["cell"], one["why"]) for one in lacks] == [
+        ("synthetic/plain/seed=0", "known was 0.4, is 0.1"),
+        ("synthetic/noisy/seed=0", "not made"),
+    ]
+
+
+def test_a_table_of_another_dataset_is_left_out_of_all(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = call(capsys, "reproduce", "apm", "all", "--dataset", "ml-1m", "--plan", "--json")
+    assert answer.code == 0
+    runs = {Path(cell["run"]).parent.name for cell in json.loads(answer.out)}
+    assert "pure" in runs
+    assert "ours-16" not in runs  # of figure 7 alone
+
+
 def test_a_plan_writes_nothing(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = tree(tmp_path)
     arguments = ["table1", "--seeds", "1", "--out", tmp_path / "out", "--plan"]
@@ -217,6 +255,9 @@ def test_a_plan_writes_nothing(done: Path, tmp_path: Path, capsys: pytest.Captur
         (["apm"], "TABLE: none is named; choose of: fig2, fig4"),
         (["apm", "table2", "--dataset", "ml-10"], '--dataset: apm has no "ml-10"; did you mean "ml-100k"?'),
         (["apm", "table2", "--only", "purr"], '--only: apm has no "purr"; did you mean "pure"?'),
+        (["apm", "fig7", "--dataset", "ml-1m"], "--dataset: fig7 is not on ml-1m; choose of: ml-100k"),
+        (["apm", "table3", "--only", "pure"], '--only: "pure" is no row of table3 here'),
+        (["apm", "fig4", "--only", "pure-no-private", "--no-extra"], '--only: "pure-no-private" is no row'),
         (["apm", "table2", "--seeds", "0"], "Invalid value for '--seeds'"),
         (["apm", "table2", "--device", "tpu"], '--device: "tpu" is no device'),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,15 @@ import pytest
 from tests.reproduction.tiny import write
 from tests.results import attribute, audit, result, spread
 from veilrec.reproduction.cells import Shelf
-from veilrec.reproduction.claims import Checked, check
-from veilrec.reproduction.contents import Claim
+from veilrec.reproduction.claims import Checked, check, sides
+from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.words import epsilons
 from veilrec.result import Result
 
 KNN = Quantity("macro_f1", "gender", "custom", "updates/knn")
+GENDER = {"attribute": "gender"}
 T2 = 4.303  # Student's t of three seeds
 
 
@@ -99,6 +101,22 @@ def test_a_guarantee_is_told_in_three_numbers() -> None:
     assert epsilons([bare]) == ["30 to 60, not on all that leaves", "none", "none"]
 
 
+def test_an_epsilon_that_is_not_pure_has_its_delta() -> None:
+    gauss = {
+        "guarantee": True,
+        "mechanisms": [{"kind": "gaussian", "epsilon_per_coordinate": 0.5}],
+        "per_upload": {"epsilon": 100.0, "delta": 1e-5},
+        "composed": {"epsilon": {"max": 200.0}, "delta": 1e-5},
+    }
+    told = [f"{epsilon} (δ = 1e-05)" for epsilon in ("0.5", "100", "200")]
+    assert epsilons([replace(result(), ledger=gauss)]) == told
+    laplace = {**gauss, "mechanisms": [{"kind": "laplace", "epsilon_per_coordinate": 0.5}]}
+    assert epsilons([replace(result(), ledger=laplace)]) == ["0.5", *told[1:]]  # only sums need a δ
+    unused = {"kind": "gaussian", "epsilon_per_coordinate": 9.0, "counted": False}
+    both = {**laplace, "mechanisms": [*laplace["mechanisms"], unused]}  # type: ignore[misc]
+    assert epsilons([replace(result(), ledger=both)])[0] == "0.5"
+
+
 # ---- claims
 
 
@@ -113,9 +131,9 @@ def world(tmp_path: Path) -> tuple[Paper, Path]:
     return Paper.load(str(write(tmp_path / "tiny"))), tmp_path / "out"
 
 
-def checked(world: tuple[Paper, Path], **claim: str) -> Checked:
+def checked(world: tuple[Paper, Path], table: str = "table1", **claim: str) -> Checked:
     paper, out = world
-    return check(paper, Claim(**claim), "synthetic", Shelf(out, 3))
+    return check(paper, paper.tables[table], Claim(**claim), "synthetic", Shelf(out, 3))
 
 
 def test_a_claim_that_holds(world: tuple[Paper, Path]) -> None:
@@ -162,6 +180,50 @@ def test_without_runs_nothing_can_be_checked(tmp_path: Path) -> None:
     assert found.sentence.endswith("there are no runs of Noisy.")
 
 
+def test_runs_that_did_not_measure_it_are_not_called_missing(world: tuple[Paper, Path]) -> None:
+    paper, out = world
+    audits = {**paper.audits, "apm": Named("ζ = 0.1")}
+    found = checked((replace(paper, audits=audits), out), more="plain", than="floor", **GENDER, audit="apm")
+    assert found.verdict == "cannot be checked"
+    assert found.sentence.endswith(
+        "(macro-F1, ζ = 0.1, KNN): cannot be checked, Plain was not measured in these runs."
+    )
+    shutil.rmtree(out / "synthetic" / "noisy")
+    assert checked(world, less="plain", than="noisy", **GENDER).sentence.endswith(
+        "there are no runs of Noisy."
+    )
+
+
+def test_what_a_claim_does_not_name_is_the_first_of_its_table(world: tuple[Paper, Path]) -> None:
+    paper, out = world
+    several = replace(
+        paper,
+        audits={"apm": Named("ζ = 0.1"), **paper.audits},
+        attackers={"updates/svc": Named("SVC"), **paper.attackers},
+    )
+    assert checked((several, out), less="noisy", than="plain", **GENDER).verdict == "yes"
+    claim = Claim(less="noisy", than="plain", attribute="gender")
+    assert sides(several, several.tables["table1"], claim) == (KNN, KNN)
+    assert sides(several, several.tables["table2"], claim)[0] == KNN._replace(
+        audit="apm", attacker="updates/svc"
+    )
+
+
+def test_two_audits_of_one_method(world: tuple[Paper, Path]) -> None:
+    """Who knows more users finds more: 0.70 in the other audit of the same runs."""
+    paper, out = world
+    for seed in range(3):
+        one, more = attacked(seed, 0.6), attacked(seed, 0.7)
+        both = {**one.privacy, "more": more.privacy["custom"]}
+        replace(one, privacy=both).save(out / "synthetic" / "plain" / f"seed={seed}")
+    told = replace(paper, audits={**paper.audits, "more": Named("ζ = 0.4")})
+    found = checked((told, out), more="plain", than="plain", **GENDER, audit="more", than_audit="custom")
+    assert found.verdict == "yes"
+    assert found.sentence.startswith(
+        "Plain leaks more gender than Plain (macro-F1, ζ = 0.4 against ζ = 0.3, KNN): yes, 0.700"
+    )
+
+
 def test_low_leakage_below_popularity_is_not_ranked(world: tuple[Paper, Path]) -> None:
     _, out = world
     for seed in range(3):
@@ -169,5 +231,9 @@ def test_low_leakage_below_popularity_is_not_ranked(world: tuple[Paper, Path]) -
         replace(run, utility=replace(run.utility, collapsed=True)).save(
             out / "synthetic" / "noisy" / f"seed={seed}"
         )
-    found = checked(world, less="noisy", than="plain", attribute="gender")
-    assert "but 3 of its 3 runs are below popularity: low leakage is not ranked" in found.sentence
+    doubt = "; but 3 of the 3 runs of Noisy are below popularity: low leakage is not ranked."
+    for told in ({"less": "noisy", "than": "plain"}, {"more": "plain", "than": "noisy"}):
+        assert checked(world, **told, **GENDER).sentence.endswith(doubt)
+    useful = checked(world, more="plain", than="noisy", by="hr@10").sentence
+    assert useful.endswith("; but 3 of the 3 runs of Noisy are below popularity.")
+    assert "below popularity" not in checked(world, more="plain", than="floor", **GENDER).sentence

@@ -81,6 +81,16 @@ def test_two_rows_that_fit_are_refused(tmp_path: Path) -> None:
         ('metric = "hr@10"\n', "", "metric: a paper needs it"),
         ('less = "noisy", than', "than", "tables.table1.claims.0: claims nothing"),
         ('than = "popularity"', 'than = "luck"', 'tables.table1.claims.2.than: there is no "luck"'),
+        (
+            'attribute = "gender" },\n    { more = "plain", than = "floor"',
+            'than_audit = "costum" },\n    { more = "plain", than = "floor"',
+            'tables.table1.claims.0.than_audit: there is no "costum"',
+        ),
+        (
+            'than = "popularity", by',
+            'than = "popularity", datasets = ["ml-1m"], by',
+            'tables.table1.claims.2.datasets: there is no "ml-1m"',
+        ),
         ("on = { synthetic", "on = { ml-100k", 'recipes.mf.on: there is no "ml-100k"'),
         ('title = "Two methods"', "title = 2", "tables.table1.title: 2 will not do"),
     ],

@@ -39,7 +39,10 @@ Wanted = Annotated[
     list[str] | None,
     typer.Option("--attribute", metavar="NAME", help="What is attacked; by default everything; repeatable."),
 ]
-Known = Annotated[float, typer.Option(help="Share of users whose label is known to the attack.")]
+Known = Annotated[
+    float | None, typer.Option(help="Share of users whose label is known to the attack; by default 0.2.")
+]
+KNOWN = 0.2
 Source = tuple[Path | None, Path | None, str]
 
 
@@ -54,7 +57,7 @@ def apm(
         float | None, typer.Option(help="ε of the most resistant component; by default twice --low.")
     ] = None,
     attribute: Wanted = None,
-    known: Known = 0.2,
+    known: Known = None,
     data: Data = None,
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -71,8 +74,10 @@ def apm(
     from veilrec.runs.calibration import allocation
     from veilrec.threat import Threat
 
+    _check_attack(calibrate, attribute, known)
     defence = _defence(order, component or (), clip=clip, low=low, high=high)
-    threat = Threat(attributes=tuple(attribute or ()), known=known) if calibrate else None
+    share = KNOWN if known is None else known
+    threat = Threat(attributes=tuple(attribute or ()), known=share) if calibrate else None
     places = _places(runs)
     public, found = _open(places, defence, threat, (data, data_dir, device), quiet=quiet)
     measured = None if threat is None else _calibrated(found, public, defence)
@@ -87,6 +92,13 @@ def apm(
         _print_measured(measured, found, paper)
         _print_shares(shares, defence)
         _print_recipe(defence)
+
+
+def _check_attack(calibrate: bool, attribute: list[str] | None, known: float | None) -> None:
+    """Options of the attack, without which they would do nothing."""
+    for option, given in (("--attribute", bool(attribute)), ("--known", known is not None)):
+        if given and not calibrate:
+            raise BadInput(option, "nothing is attacked without --calibrate", "add --calibrate, or drop it")
 
 
 def _defence(order: str, components: Any, **amounts: Any) -> APM:

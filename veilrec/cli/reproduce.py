@@ -14,6 +14,7 @@ from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, check_d
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
+    from veilrec.reproduction.audits import Lack
     from veilrec.reproduction.cells import Cell
     from veilrec.reproduction.contents import Table
     from veilrec.reproduction.paper import Paper
@@ -76,7 +77,8 @@ def reproduce(
         raise BadInput("TABLE", "none is named", f"choose of: {', '.join([*loaded.tables, 'all'])}")
     chosen, names = loaded.chosen(tables), dataset or [next(iter(loaded.datasets))]
     place = out or Path("runs") / loaded.name
-    cells = cells_of(loaded, chosen, names, seeds, place, only=only or (), extra=not no_extra)
+    named = [] if "all" in tables else list(chosen)
+    cells = cells_of(loaded, chosen, names, seeds, place, only=only or (), named=named, extra=not no_extra)
     if plan:
         _print_plan(cells, as_json)
         return
@@ -86,10 +88,10 @@ def reproduce(
         failures = _run(cells, jobs, device, data_dir, plugin or [], quiet)
     _keep_floors(loaded, cells)
     told = _told(loaded, chosen, names, Shelf(place, seeds), extra=not no_extra)
-    stale = _stale(cells)
+    stale, lacks = _aged(cells)
     if results is not None:
-        _write(loaded, told, results, (list(chosen), names, seeds), stale)
-    _show(loaded, told, stale, failures, as_json)
+        _write(loaded, told, results, (list(chosen), names, seeds), stale, lacks)
+    _show(loaded, told, stale, lacks, place, failures, as_json)
     if failures:
         _complain(failures)
         raise typer.Exit(failures[0].code)
@@ -172,24 +174,39 @@ def _told(paper: Paper, chosen: dict[str, Table], names: list[str], shelf: Any, 
     found = []
     for dataset in names:
         for name, table in chosen.items():
-            if table.datasets and dataset not in table.datasets:
+            if not table.on(dataset):
                 continue
             page = page_of(paper, name, dataset, shelf, extra=extra)
-            claims = [check(paper, claim, dataset, shelf) for claim in table.claims]
+            here = [one for one in table.claims if not one.datasets or dataset in one.datasets]
+            claims = [check(paper, table, claim, dataset, shelf) for claim in here]
             found.append(Told(page, sheets_of(paper, page), claims))
     return found
 
 
-def _stale(cells: Sequence[Cell]) -> dict[str, str]:
-    """Finished runs whose settings are not those of their recipe any more."""
+def _aged(cells: Sequence[Cell]) -> tuple[dict[str, str], list[Lack]]:
+    """Finished runs whose settings are not those of their recipe any more, and audits that they lack."""
+    from veilrec.reproduction.audits import lacking
     from veilrec.reproduction.cells import other_settings
     from veilrec.result import Result
 
-    found = {cell.name: other_settings(cell, Result.load(cell.folder)) for cell in cells if cell.finished}
-    return {name: "; ".join(what) for name, what in found.items() if what}
+    stale: dict[str, str] = {}
+    lacks: list[Lack] = []
+    for cell in cells:
+        if cell.finished:
+            result = Result.load(cell.folder)
+            stale |= {cell.name: "; ".join(what)} if (what := other_settings(cell, result)) else {}
+            lacks += lacking(cell, result)
+    return stale, lacks
 
 
-def _write(paper: Paper, told: list[Told], path: Path, asked: tuple[Any, ...], stale: dict[str, str]) -> None:
+def _write(
+    paper: Paper,
+    told: list[Told],
+    path: Path,
+    asked: tuple[Any, ...],
+    stale: dict[str, str],
+    lacks: list[Lack],
+) -> None:
     from veilrec.disk import atomic
     from veilrec.reproduction.results import markdown
 
@@ -197,23 +214,34 @@ def _write(paper: Paper, told: list[Told], path: Path, asked: tuple[Any, ...], s
     shown = " ".join(tables) if len(tables) < len(paper.tables) else "all"
     commands = [f"veilrec reproduce {paper.name} {shown} --dataset {d} --seeds {seeds}" for d in datasets]
     with atomic(path) as sink:
-        sink.write(markdown(paper, told, commands, stale).encode())
+        sink.write(markdown(paper, told, commands, stale, lacks).encode())
 
 
 def _show(
-    paper: Paper, told: list[Told], stale: dict[str, str], failures: list[Failure], as_json: bool
+    paper: Paper,
+    told: list[Told],
+    stale: dict[str, str],
+    lacks: list[Lack],
+    out: Path,
+    failures: list[Failure],
+    as_json: bool,
 ) -> None:
     from veilrec.reproduction.results import plain
 
     if not as_json:
         from veilrec.cli.sheets import print_tables
+        from veilrec.cli.tables import console
 
         print_tables(paper, told, stale)
+        for one in lacks:
+            what = f"{one.cell} lacks the audit {one.audit} ({one.why}): {one.command(out)}"
+            console().print(what, style="yellow", soft_wrap=True)
         return
     found = {
         "paper": paper.name,
         "tables": [plain(one) for one in told],
         "other_settings": stale,
+        "missing_audits": [{**one._asdict(), "command": one.command(out)} for one in lacks],
         "failures": [failure._asdict() for failure in failures],
     }
     print(json.dumps(found, indent=2, ensure_ascii=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,13 +54,13 @@ class Cell:
             return "finished"
         return "begun" if self.folder.is_dir() and any(self.folder.iterdir()) else "to run"
 
-    def recipe(self, data_dir: Path | None = None) -> Recipe:
-        """Its recipe, checked.
+    def recipe(self, data_dir: Path | None = None, *, has_data: bool = True) -> Recipe:
+        """Its recipe, checked; with `has_data` false the dataset need not be there.
 
         Raises:
             BadInput: With file and line, for whatever will not do.
         """
-        return Recipe.load(self.file, self.sets, seed=self.seed, data_dir=data_dir)
+        return Recipe.load(self.file, self.sets, seed=self.seed, data_dir=data_dir, has_data=has_data)
 
 
 def cells_of(
@@ -71,25 +71,27 @@ def cells_of(
     out: Path,
     *,
     only: Sequence[str] = (),
+    named: Sequence[str] = (),
     extra: bool = True,
 ) -> list[Cell]:
     """Every run that the tables need, once; seeds outermost, so that a whole table is there early.
 
     Raises:
-        BadInput: Where a dataset or a method is unknown.
+        BadInput: Where a dataset or a method is unknown, or a table or method that is `named` by itself is
+            not among what is chosen.
     """
-    for what, names, known in (("--dataset", datasets, paper.datasets), ("--only", only, paper.methods)):
-        for name in names:
-            if name not in known:
-                raise BadInput(what, f'{paper.name} has no "{name}"', nearest(name, known))
+    _refuse_unknown(paper, datasets, only)
+    for name in named:
+        if not any(tables[name].on(dataset) for dataset in datasets):
+            what = f"{name} is not on {' or '.join(datasets)}"
+            raise BadInput("--dataset", what, f"choose of: {', '.join(tables[name].datasets)}")
     wanted: dict[tuple[int, str, str], None] = {}
     for seed in range(seeds):
         for dataset in datasets:
             for table in tables.values():
-                if table.datasets and dataset not in table.datasets:
-                    continue
-                rows = table.rows if extra else table.methods
-                wanted |= dict.fromkeys((seed, dataset, row) for row in rows if not only or row in only)
+                rows = (table.rows if extra else table.methods) if table.on(dataset) else ()
+                wanted |= dict.fromkeys((seed, dataset, row) for row in rows)
+    _refuse_absent(only, {row for _, _, row in wanted}, tables)
     return [
         Cell(
             dataset,
@@ -100,7 +102,21 @@ def cells_of(
             out / dataset / method / f"seed={seed}",
         )
         for seed, dataset, method in wanted
+        if not only or method in only
     ]
+
+
+def _refuse_unknown(paper: Paper, datasets: Sequence[str], only: Sequence[str]) -> None:
+    for what, names, known in (("--dataset", datasets, paper.datasets), ("--only", only, paper.methods)):
+        for name in names:
+            if name not in known:
+                raise BadInput(what, f'{paper.name} has no "{name}"', nearest(name, known))
+
+
+def _refuse_absent(only: Sequence[str], rows: Collection[str], tables: Mapping[str, Table]) -> None:
+    for name in only:
+        if name not in rows:
+            raise BadInput("--only", f'"{name}" is no row of {", ".join(tables)} here', nearest(name, rows))
 
 
 class Shelf:
@@ -157,5 +173,5 @@ def other_settings(cell: Cell, result: Result) -> list[str]:
 
 
 def _settled(cell: Cell) -> dict[str, Any]:
-    recipe = Recipe.load(cell.file, cell.sets, seed=cell.seed, has_data=False)
+    recipe = cell.recipe(has_data=False)
     return {name: value for name, value in recipe.values.items() if name not in ASIDE}

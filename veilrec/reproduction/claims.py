@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from veilrec.comparison.measures import Measure
 from veilrec.reproduction.cells import Shelf
-from veilrec.reproduction.contents import Claim
+from veilrec.reproduction.contents import Claim, Table
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
 from veilrec.reproduction.popularity import floor_of
@@ -15,10 +17,11 @@ from veilrec.reproduction.tables import values_of
 from veilrec.reproduction.words import score_label
 from veilrec.result import Result
 
-__all__ = ["Checked", "Verdict", "check"]
+__all__ = ["Checked", "Verdict", "check", "sides"]
 
 Verdict = Literal["yes", "no", "not told apart", "cannot be checked"]
 Side = dict[int, Value]
+Runs = dict[str, dict[int, Result]]  # by method and seed
 
 
 @dataclass(frozen=True)
@@ -38,43 +41,62 @@ class Checked:
     sentence: str
 
 
-def check(paper: Paper, claim: Claim, dataset: str, shelf: Shelf) -> Checked:
-    """A claim on a dataset, from the runs that are there."""
-    what = _quantity(paper, claim, claim.part)
-    runs = shelf.runs(dataset, claim.who)
-    first = values_of(runs, what)
-    second = _second(paper, claim, dataset, shelf, runs)
-    said, found = _said(paper, claim, what), minus(first, second)
+def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) -> Checked:
+    """A claim of a table on a dataset, from the runs that are there."""
+    what, against = sides(paper, table, claim)
+    runs = {who: shelf.runs(dataset, who) for who in _methods(claim)}
+    first = values_of(runs[claim.who], what)
+    second = _second(claim, against, runs, shelf.out / dataset)
+    said, found = _said(paper, claim, what, against), minus(first, second)
     if found is None or found.low is None:
-        lacking = paper.methods[claim.who].label if not first else _other(paper, claim)
-        return Checked(
-            "cannot be checked", found, 0, f"{said}: cannot be checked, there are no runs of {lacking}."
-        )
+        why = _absent(paper, claim, runs, first, second)
+        return Checked("cannot be checked", found, 0, f"{said}: cannot be checked, {why}.")
     seeds = sorted(first.keys() & second.keys())
     numbers = _numbers([first[s].value for s in seeds], [second[s].value for s in seeds], found)
-    verdict = _verdict(claim, found)
-    return Checked(verdict, found, len(seeds), f"{said}: {verdict}, {numbers}{_doubts(claim, runs, seeds)}.")
+    verdict, doubts = _verdict(claim, found), "".join(_doubts(paper, claim, runs, seeds))
+    return Checked(verdict, found, len(seeds), f"{said}: {verdict}, {numbers}{doubts}.")
 
 
-def _quantity(paper: Paper, claim: Claim, part: str) -> Quantity:
+def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]:
+    """The two numbers that a claim compares; what it does not name is the first of its table."""
     score = claim.by or paper.score
     if not claim.attribute:
-        return Quantity(score)
-    audit = claim.audit or next(iter(paper.audits))
-    attacker = "" if part else claim.attacker or next(iter(paper.attackers))
-    return Quantity(score, claim.attribute, audit, attacker, part)
+        return Quantity(score), Quantity(score)
+    audit = claim.audit or next(iter(table.audits or paper.audits))
+    attacker = claim.attacker or next(iter(table.attackers or paper.attackers), "")
+    both = (audit, claim.part), (claim.than_audit or audit, claim.than_part)
+    one, other = (
+        Quantity(score, claim.attribute, name, "" if part else attacker, part) for name, part in both
+    )
+    return one, other
 
 
-def _second(paper: Paper, claim: Claim, dataset: str, shelf: Shelf, runs: dict[int, Result]) -> Side:
+def _methods(claim: Claim) -> list[str]:
+    """Whose runs a claim needs; a guess and popularity are read off those of the first side."""
+    return list(dict.fromkeys([claim.who, *([] if claim.than in (FLOOR, POPULARITY) else [claim.than])]))
+
+
+def _second(claim: Claim, what: Quantity, runs: Runs, folder: Path) -> Side:
     """The other side by seed: a method, a blind guess on the same runs, or popularity on the same users."""
-    what = _quantity(paper, claim, claim.than_part)
+    mine = runs[claim.who]
     if claim.than == POPULARITY:
-        floors = {s: floor_of(shelf.out / dataset, run, what.score) for s, run in runs.items()}
+        floors = {s: floor_of(folder, run, what.score) for s, run in mine.items()}
         return {seed: floor for seed, floor in floors.items() if floor is not None}
     if claim.than == FLOOR:
-        best = {s: max(floors_of([run], what).values(), default=None) for s, run in runs.items()}
+        best = {s: max(floors_of([run], what).values(), default=None) for s, run in mine.items()}
         return {seed: Value(one, one, one) for seed, one in best.items() if one is not None}
-    return values_of(shelf.runs(dataset, claim.than), what)
+    return values_of(runs[claim.than], what)
+
+
+def _absent(paper: Paper, claim: Claim, runs: Runs, first: Side, second: Side) -> str:
+    """Why nothing can be said: no runs, runs that did not measure it, or no seed of both."""
+    for who in _methods(claim):
+        if not runs[who]:
+            return f"there are no runs of {paper.methods[who].label}"
+    for side, label in ((first, paper.methods[claim.who].label), (second, _other(paper, claim))):
+        if not side:
+            return f"{label} was not measured in these runs"
+    return "no seed has both"
 
 
 def _verdict(claim: Claim, found: Measure) -> Verdict:
@@ -87,13 +109,14 @@ def _verdict(claim: Claim, found: Measure) -> Verdict:
     return "yes" if (found.value > 0) == bool(claim.more) else "no"
 
 
-def _said(paper: Paper, claim: Claim, what: Quantity) -> str:
+def _said(paper: Paper, claim: Claim, what: Quantity, against: Quantity) -> str:
     """The claim in words, with what it is measured by."""
     who, other, score = paper.methods[claim.who].label, _other(paper, claim), score_label(what.score)
     if not what.attribute:
         word = {"less": "recommends worse than", "more": "recommends better than", "alike": "recommends like"}
         return f"{who} {word[claim.word]} {other} ({score})"
-    attribute, audit = paper.attributes[what.attribute].label, paper.audits[what.audit].label
+    attribute = paper.attributes[what.attribute].label
+    audit = " against ".join(dict.fromkeys(paper.audits[one.audit].label for one in (what, against)))
     by = "" if what.part else f", {paper.attackers[what.attacker].label}"
     words = {"less": "leaks less {} than", "more": "leaks more {} than", "alike": "leaks {} like"}
     verb = words[claim.word].format(attribute.lower())
@@ -118,10 +141,15 @@ def _numbers(first: list[float], second: list[float], found: Measure) -> str:
     return told.replace("-", "−")
 
 
-def _doubts(claim: Claim, runs: dict[int, Result], seeds: list[int]) -> str:
+def _doubts(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> Iterator[str]:
     """What a reader must know: one seed, or a model that learned nothing and so leaks nothing."""
-    doubt = "; one seed: another training may differ" if len(seeds) == 1 else ""
-    low = sum(runs[seed].utility.collapsed for seed in seeds)
-    if claim.attribute and claim.less and low:
-        doubt += f"; but {low} of its {len(seeds)} runs are below popularity: low leakage is not ranked"
-    return doubt
+    if len(seeds) == 1:
+        yield "; one seed: another training may differ"
+    if claim.than == POPULARITY:
+        return
+    for who, mine in runs.items():
+        low = sum(mine[seed].utility.collapsed for seed in seeds)
+        if low:
+            unranked = ": low leakage is not ranked" if claim.attribute else ""
+            told = f"{low} of the {len(seeds)} runs of {paper.methods[who].label} are below popularity"
+            yield f"; but {told}{unranked}"

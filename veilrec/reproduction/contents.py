@@ -76,8 +76,10 @@ class Claim:
         less, more, alike: A method: which of the three is said of it.
         than: Another method, ``floor`` (the best blind guess) or ``popularity``.
         by: A score of the attack, or a metric of usefulness; by default the paper's score.
-        attribute, audit, attacker: Of the attack; by default the paper's first audit and first attacker.
+        attribute, audit, attacker: Of the attack; by default the first audit and first attacker of the table.
         part, than_part: A part of the upload, attacked alone, on either side.
+        than_audit: The audit of the other side; by default the same.
+        datasets: Where it can be checked; by default wherever the table is.
     """
 
     than: str
@@ -90,6 +92,8 @@ class Claim:
     attacker: str = ""
     part: str = ""
     than_part: str = ""
+    than_audit: str = ""
+    datasets: Sequence[str] = ()
 
     @property
     def who(self) -> str:
@@ -136,6 +140,10 @@ class Table:
     def rows(self) -> list[str]:
         """The methods of the paper, then ours."""
         return [*self.methods, *self.extra]
+
+    def on(self, dataset: str) -> bool:
+        """Whether the paper shows it on a dataset."""
+        return not self.datasets or dataset in self.datasets
 
 
 @dataclass(frozen=True)

@@ -135,13 +135,18 @@ def _wrong_claim(where: str, claim: Claim, paper: Paper) -> Iterator[tuple[str, 
         yield where, "claims nothing, or several things", "give one of less, more and alike"
     yield from _unknown(where, [claim.who], paper.methods)
     yield from _unknown(f"{where}.than", [claim.than], [*paper.methods, FLOOR, POPULARITY])
-    named = {"attribute": paper.attributes, "audit": paper.audits, "attacker": paper.attackers}
+    yield from _unknown(f"{where}.datasets", claim.datasets, paper.datasets)
+    named = {
+        "attribute": paper.attributes,
+        "audit": paper.audits,
+        "than_audit": paper.audits,
+        "attacker": paper.attackers,
+        "part": paper.parts,
+        "than_part": paper.parts,
+    }
     for kind, known in named.items():
         if told := getattr(claim, kind):
             yield from _unknown(f"{where}.{kind}", [told], known)
-    for kind in ("part", "than_part"):
-        if told := getattr(claim, kind):
-            yield from _unknown(f"{where}.{kind}", [told], paper.parts)
 
 
 def _unknown(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str, str]]:

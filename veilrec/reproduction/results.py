@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from veilrec import __version__
+from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.claims import Checked
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import BELOW, OURS, Sheet
@@ -26,7 +28,13 @@ class Told:
     claims: Sequence[Checked]
 
 
-def markdown(paper: Paper, told: Sequence[Told], commands: Sequence[str], stale: Mapping[str, str]) -> str:
+def markdown(
+    paper: Paper,
+    told: Sequence[Told],
+    commands: Sequence[str],
+    stale: Mapping[str, str],
+    lacks: Sequence[Lack] = (),
+) -> str:
     """All tables of a paper, under their datasets, behind a head that says how to read them."""
     lines = [f"# Results: {paper.title}", "", *_head(paper, told, commands)]
     for dataset in dict.fromkeys(one.page.dataset for one in told):
@@ -34,7 +42,7 @@ def markdown(paper: Paper, told: Sequence[Told], commands: Sequence[str], stale:
         for one in told:
             if one.page.dataset == dataset:
                 lines += ["", *_table(paper, one)]
-    lines += ["", "## What is missing", "", *_missing(told, stale)]
+    lines += ["", "## What is missing", "", *_missing(paper, told, stale, lacks)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -110,9 +118,14 @@ def marks(paper: Paper, page: Page) -> list[str]:
     return found
 
 
-def _missing(told: Sequence[Told], stale: Mapping[str, str]) -> list[str]:
+def _missing(
+    paper: Paper, told: Sequence[Told], stale: Mapping[str, str], lacks: Sequence[Lack]
+) -> list[str]:
     names = dict.fromkeys(f"{one.page.dataset}/{name}" for one in told for name in one.page.missing)
-    lines = [f"- {name}" for name in names] or ["Nothing: every run of these tables is there."]
+    out = Path("runs") / paper.name  # where runs lie by default: a text must not name one machine's folders
+    lines = [f"- {name}" for name in names]
+    lines += [f"- {one.cell}, audit {one.audit} ({one.why}): `{one.command(out)}`" for one in lacks]
+    lines = lines or ["Nothing: every run of these tables is there."]
     if stale:
         lines += ["", "Made with other settings than `paper.toml` asks for by now:", ""]
         lines += [f"- {name}: {what}" for name, what in stale.items()]

@@ -22,6 +22,7 @@ from veilrec.reproduction.words import (
 __all__ = ["Sheet", "sheets_of"]
 
 OURS, BELOW = "*", "†"  # a row that the paper does not have; one that is below popularity
+COORDINATE = "ε a coordinate"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def _column(paper: Paper, what: Quantity) -> str:
 
 
 def _attack(paper: Paper, page: Page, attribute: str, columns: list[Quantity]) -> Sheet:
-    """Ours, theirs and the difference; columns for which the paper prints nothing have ours alone."""
+    """Ours, theirs and the difference, and ε; columns for which the paper prints nothing have ours alone."""
     printed = {what for what in columns if any(row.entries[what].theirs is not None for row in page.rows)}
     head = ["method"]
     for what in columns:
@@ -71,9 +72,9 @@ def _attack(paper: Paper, page: Page, attribute: str, columns: list[Quantity]) -
             entry = row.entries[what]
             cells += [_ours(row, what)]
             cells += [number(entry.theirs), signed(entry.difference)] if what in printed else []
-        rows.append(cells)
+        rows.append([*cells, epsilons(row.runs.values())[0]])
     title = f"{paper.attributes[attribute].label}: {score_label(paper.score)} of the attack"
-    return Sheet(title, head, [*rows, *_guesses(page, columns, printed)])
+    return Sheet(title, [*head, COORDINATE], [*rows, *_guesses(page, columns, printed)])
 
 
 def _guesses(page: Page, columns: list[Quantity], printed: set[Quantity]) -> list[list[str]]:
@@ -83,7 +84,7 @@ def _guesses(page: Page, columns: list[Quantity], printed: set[Quantity]) -> lis
         cells = [f"guess: {told}"]
         for what in columns:
             cells += [number(page.floors[what].get(guess)), *(["", ""] if what in printed else [])]
-        rows.append(cells)
+        rows.append([*cells, ""])
     return rows
 
 
@@ -99,7 +100,7 @@ def _useful(paper: Paper, page: Page) -> Sheet:
     """Usefulness beside popularity, what is guaranteed, and what it rests on."""
     what, metric = Quantity(paper.metric), score_label(paper.metric)
     head = ["method", metric, "paper", "difference", "minus popularity", "beats popularity"]
-    head += ["ε a coordinate", "ε an upload", "ε the run", "seeds", "minutes a run"]
+    head += [COORDINATE, "ε an upload", "ε the run", "seeds", "minutes a run (machine as it was)"]
     rows = []
     for row in page.rows:
         entry, results = row.entries[what], list(row.runs.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from veilrec.comparison.measures import Measure
@@ -60,24 +60,41 @@ def minutes(results: Iterable[Result]) -> str:
 
 
 def epsilons(results: Iterable[Result]) -> list[str]:
-    """ε per coordinate, per upload, and over the run of the user who gave most; the largest of the runs."""
+    """ε per coordinate, per upload, and over the run of the user who gave most; the largest of the runs.
+
+    An ε that holds but for a chance of δ has it beside it: ``0.5 (δ = 1e-05)``.
+    """
     ledgers = [result.ledger for result in results]
     if not ledgers:
         return [MISSING] * 3
-    single = [
-        float(one["epsilon_per_coordinate"]) for ledger in ledgers for one in ledger.get("mechanisms") or ()
-    ]
-    if not single:
+    noises = [one for ledger in ledgers for one in ledger.get("mechanisms") or () if one.get("counted", True)]
+    if not noises:
         return ["no noise declared", NONE, NONE]
-    coordinate = " to ".join(dict.fromkeys((_short(min(single)), _short(max(single)))))
+    coordinate = _coordinate(noises, max(float(_part(one, "per_upload").get("delta", 0)) for one in ledgers))
     if not all(ledger.get("guarantee") for ledger in ledgers):
         return [f"{coordinate}, not on all that leaves", "none", "none"]
-    upload = max(float(ledger["per_upload"]["epsilon"]) for ledger in ledgers)
-    return [coordinate, _short(upload), _short(max(_composed(ledger) for ledger in ledgers))]
+    upload = max((_part(ledger, "per_upload") for ledger in ledgers), key=lambda one: float(one["epsilon"]))
+    run = max((_part(ledger, "composed") for ledger in ledgers), key=lambda one: float(one["epsilon"]["max"]))
+    return [
+        coordinate,
+        _at(_short(float(upload["epsilon"])), float(upload.get("delta", 0))),
+        _at(_short(float(run["epsilon"]["max"])), float(run.get("delta", 0))),
+    ]
 
 
-def _composed(ledger: Mapping[str, Any]) -> float:
-    return float(ledger["composed"]["epsilon"]["max"])
+def _coordinate(noises: Sequence[Mapping[str, Any]], delta: float) -> str:
+    """From the least to the most; of Gauss's noise at the δ of an upload, Laplace's needs none."""
+    single = [float(one["epsilon_per_coordinate"]) for one in noises]
+    told = " to ".join(dict.fromkeys((_short(min(single)), _short(max(single)))))
+    return _at(told, delta if any(one.get("kind") == "gaussian" for one in noises) else 0.0)
+
+
+def _part(ledger: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return ledger.get(name) or {}
+
+
+def _at(epsilon: str, delta: float) -> str:
+    return f"{epsilon} (δ = {delta:g})" if delta else epsilon
 
 
 def _short(epsilon: float) -> str:

@@ -1,0 +1,51 @@
+"""Audits that a recipe asks for by now and a finished run does not have: they need no training."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from veilrec.comparison.alike import FREE
+from veilrec.errors import BadInput
+from veilrec.reproduction.cells import Cell
+from veilrec.result import Result
+from veilrec.runs.presets import preset
+from veilrec.settings import shown
+
+__all__ = ["Lack", "lacking"]
+
+
+class Lack(NamedTuple):
+    """An audit that a finished run should have: of which cell, which one, and what is wrong with it."""
+
+    cell: str
+    audit: str
+    why: str
+
+    def command(self, out: Path) -> str:
+        """What makes it, where the runs lie in `out`."""
+        return f"veilrec attack {(out / self.cell).as_posix()} --preset {self.audit}"
+
+
+def lacking(cell: Cell, result: Result) -> list[Lack]:
+    """Audits that are not in a result, or were made by another protocol than their name stands for now."""
+    try:
+        threat = cell.recipe(has_data=False).values["threat"]
+    except BadInput:  # a recipe that cannot be read is told with the settings that differ
+        return []
+    found = []
+    for name in threat["also"]:
+        audit = preset(name, threat["attributes"])
+        if audit.name not in result.privacy:
+            found.append(Lack(cell.name, audit.name, "not made"))
+            continue
+        then = result.privacy[audit.name].get("threat") or {}
+        now = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(audit.threat).items()}
+        told = [
+            f"{key} was {shown(then[key])}, is {shown(value)}"
+            for key, value in now.items()
+            if key in then and then[key] != value and key not in FREE
+        ]
+        found += [Lack(cell.name, audit.name, "; ".join(told))] if told else []
+    return found
