@@ -17,7 +17,8 @@ from veilrec.errors import BadInput
 from veilrec.report import render
 from veilrec.report.arms import families
 from veilrec.report.findings import comparisons, findings, table_of_verdicts
-from veilrec.report.frontier import best, frontier, place_labels, verdict_of
+from veilrec.report.frontier import best, frontier, verdict_of
+from veilrec.report.labels import place_labels
 from veilrec.report.page import page
 from veilrec.report.verdicts import verdict
 from veilrec.result import Result

@@ -74,7 +74,7 @@ def _print(found: Comparison) -> None:
 def _table(found: Comparison) -> Table:
     """One row a group, below the popularity floor."""
     names = _attributes(found)
-    heads = [found.metric, *(f"{printable(name)} ({_spoken(found, name)})" for name in names), "ε"]
+    heads = [found.metric, *(f"{printable(name)} ({_spoken(found, name)})" for name in names), "ε of the run"]
     shown = table("defence", "seeds", *heads, right=("seeds", *heads))
     shown.add_row("popularity", "", f"{found.floor:.4f}", *[""] * len(names), "", style="dim")
     for group in found.groups:

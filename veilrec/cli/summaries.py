@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
+from veilrec.cli.leaks import printable
 from veilrec.cli.tables import amount, console, minutes, table
 
 if TYPE_CHECKING:
@@ -105,11 +106,19 @@ def _cells_table(results: Sequence[Run], names: Sequence[str]) -> Table:
         for settings, result in cell:
             values = [f"{result.utility.test[name]:.4f}" for name in names]
             style = "red" if result.utility.collapsed else None
-            shown.add_row(*map(str, settings.values()), *values, str(result.selected), style=style)
+            shown.add_row(*map(_choice, settings.values()), *values, str(result.selected), style=style)
         if len(cell) > 1:
             spread = [_spread([result.utility.test[name] for _, result in cell]) for name in names]
-            shown.add_row(*map(str, list(cell[0][0].values())[:-1]), "mean ± sd", *spread, style="bold")
+            shown.add_row(*map(_choice, list(cell[0][0].values())[:-1]), "mean ± sd", *spread, style="bold")
     return shown
+
+
+def _choice(value: Any) -> str:
+    """What a cell of a sweep chose: a value, or a list of tables as in ``apm, low 3 + once``."""
+    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
+        return str(value)
+    told = [[str(v) if k == "name" else f"{k} {v}" for k, v in entry.items()] for entry in value]
+    return printable(" + ".join(", ".join(words) for words in told)) or "none"
 
 
 def _grouped(results: Sequence[Run], key: Callable[[Run], object]) -> list[list[Run]]:

@@ -15,6 +15,7 @@ ASIDE = {"attack", "record", "seed", "seeds", "sweep", "threat"}  # sections tha
 IDLE = {"data.path", "plan.workers", "plugin.path"}
 UNDEFENDED = {"none", "undefended"}
 MOST_TOLD = 3  # settings in a label
+SPOKEN = {("apm", "low"): "ε from", ("apm", "high"): "ε to"}  # options whose name alone says too little
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,18 @@ def _apart(k: int, names: Sequence[str], flats: Sequence[Mapping[str, Any]]) -> 
     """`` (scale 0.02)``: the settings by which one differs from others of its name."""
     alike = [other for name, other in zip(names, flats, strict=True) if name == names[k]]
     differ = [key for key, value in flats[k].items() if any(other.get(key) != value for other in alike)]
-    told = [f"{key.rsplit('.', 1)[-1].replace('_', ' ')} {flats[k][key]}" for key in differ]
+    told = sorted((_told(key, flats[k]) for key in differ), key=lambda text: not text.startswith("ε"))
     rest = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
     return f" ({', '.join(told[:MOST_TOLD] + rest)})" if told else ""
+
+
+def _told(key: str, settings: Mapping[str, Any]) -> str:
+    """``clip 0.5``: a setting in two words; 3.0 is 3."""
+    where, _, option = key.rpartition(".")
+    name = str(settings.get(f"{where}.name", "")).casefold() if where.startswith("defence.") else ""
+    value = settings[key]
+    number = isinstance(value, float) and value == round(value) and abs(value) < 1e15
+    return f"{SPOKEN.get((name, option), option.replace('_', ' '))} {int(value) if number else value}"
 
 
 def defences(settings: Mapping[str, Any]) -> list[str]:

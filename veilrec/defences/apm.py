@@ -17,6 +17,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from veilrec.defence import Defence
 from veilrec.defences.blurring import widen
 from veilrec.defences.noise import Noise, Noisy, check_amounts, every_row, values
 from veilrec.errors import BadInput, nearest
@@ -161,6 +162,11 @@ class APM(Noisy):
         came = {n: v for n, v in upload.items() if n in device.sent and self.noise.covers(n, v)}
         whole = {n: self._untouched(n, v, device) for n, v in came.items()} if self.rows == "all" else {}
         return {**upload, **self._noise.apply(own, device), **whole}
+
+    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
+        if self.every == "upload":
+            return super().on_uploads(uploads, devices, axes)
+        return Defence.on_uploads(self, uploads, devices, axes)
 
     def _untouched(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | Rows:
         """A table with every row: those that were not touched are noised now, the others have been."""

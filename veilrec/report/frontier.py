@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from veilrec.report.arms import Arm, Family
+from veilrec.report.epsilons import HEADS, epsilon_of, noisy
 from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, words
+from veilrec.report.labels import place_labels, short_labels
 from veilrec.report.measures import Measure
 from veilrec.report.numerals import interval, number, whole
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, worst
 
-__all__ = ["best", "frontier", "place_labels"]
+__all__ = ["best", "frontier"]
 
-WIDTH, HEIGHT = 640.0, 380.0  # pixels of the plot on a usual screen, for laying out labels
-LETTER, LINE = 7.0, 17.0
-TOUCH = 40.0  # square pixels that a label may hide
-CORNERS = ("top right", "bottom right", "top left", "bottom left")
+PALE = 0.45  # of what collapsed
 WORST = "worst attribute"
 BETTER = {
     "text": "↖ better",
@@ -58,8 +57,8 @@ def frontier(family: Family) -> Chart:
     caption = (
         "Better is up and to the left. Crosses are 95 % intervals over users and seeds; small marks are "
         "single seeds. The dotted step joins those that no other beats on both axes by its mean; whether a "
-        "difference is shown stands in the table above. A collapsed model is hollow and not on the frontier; "
-        "audits that were not made alike have no frontier."
+        "difference is shown stands in the table above. A collapsed model is hollow, pale and not on the "
+        "frontier; audits that were not made alike have no frontier."
     )
     return Chart("frontier", "Usefulness against leakage", caption, "Leakage of", variants, tables)
 
@@ -85,32 +84,22 @@ def best(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def place_labels(places: Sequence[tuple[float, float]], lengths: Sequence[int]) -> list[str]:
-    """For each point (0 to 1 both ways) the corner where its label hides least; none where all are taken."""
-    taken = [(x * WIDTH - 6, y * HEIGHT - 6, x * WIDTH + 6, y * HEIGHT + 6) for x, y in places]
-    chosen = []
-    for (x, y), letters in zip(places, lengths, strict=True):
-        boxes = {corner: _box(x * WIDTH, y * HEIGHT, letters * LETTER, corner) for corner in CORNERS}
-        corner = min(CORNERS, key=lambda name: _hidden(boxes[name], taken))
-        clear = _hidden(boxes[corner], taken) <= TOUCH
-        taken += [boxes[corner]] if clear else []
-        chosen.append(corner if clear else "")
-    return chosen
-
-
 def _plane(family: Family, points: Sequence[Point]) -> Figure:
     scale = points[0].verdict.scale
     chance = MEASURES[scale].chance or 0.0
     spans = _spans(points, chance)
     data = [
         _step(best(points) if _alike(points) else []),
-        *(trace for point in points for trace in _marks(point, chance)),
+        *(
+            trace
+            for point, label in zip(points, short_labels([p.arm for p in points]), strict=True)
+            for trace in _marks(point, chance, label)
+        ),
     ]
-    places = [(_along(p.leak.value, spans[0]), _along(p.useful.value, spans[1])) for p in points]
-    corners = place_labels(places, [len(p.arm.label) for p in points])
+    corners = _corners(points, spans)
     crowded = "" in corners  # then, and where the page is narrow, a legend tells them apart
     for trace, corner in zip((t for t in data if t.get("text")), corners, strict=True):
-        trace |= {"mode": "markers"} if crowded else {"textposition": corner}
+        trace |= {"textposition": corner} if corner else {"mode": "markers"}
     lines = [line(f"chance {chance:g}", chance, "x", "dash", "above")]
     if (floor := points[0].arm.floor) is not None:
         lines.append(line(f"popularity {number(floor)}", floor, "y"))
@@ -129,6 +118,19 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
     }
 
 
+def _corners(points: Sequence[Point], spans: tuple[list[float], list[float]]) -> list[str]:
+    """Where the label of each point goes: room for the undefended first, then for those on the frontier."""
+    labels, kept = short_labels([point.arm for point in points]), {p.arm.number for p in best(points)}
+    places = [(_along(p.leak.value, spans[0]), _along(p.useful.value, spans[1])) for p in points]
+    ranks = [
+        (p.arm.defended, p.arm.number not in kept, bool(p.arm.collapsed), k) for k, p in enumerate(points)
+    ]
+    order = [k for *_, k in sorted(ranks)]
+    found = place_labels([places[k] for k in order], [len(labels[k]) for k in order])
+    corners = dict(zip(order, found, strict=True))
+    return [corners[k] for k in range(len(points))]
+
+
 def _alike(points: Sequence[Point]) -> bool:
     """Whether all were attacked alike; where not, nothing beats anything."""
     first = points[0].verdict
@@ -140,9 +142,9 @@ def _along(value: float, span: Sequence[float]) -> float:
     return (value - span[0]) / (span[1] - span[0])
 
 
-def _marks(point: Point, chance: float) -> list[Figure]:
-    """The seeds small and pale, then the arm with its cross and its label."""
-    arm, shape, tint = point.arm, mark(point.arm), colour(point.arm)
+def _marks(point: Point, chance: float, label: str) -> list[Figure]:
+    """The seeds small and pale, then the arm with its cross and its label; what has no defence is in bold."""
+    arm, shape, tint = point.arm, mark(point.arm), colour(point.arm, PALE if point.arm.collapsed else 1.0)
     useful = point.arm.useful
     seeds = [
         (one.folded(chance), useful[seed]) for seed, one in point.verdict.by_seed.items() if seed in useful
@@ -165,15 +167,15 @@ def _marks(point: Point, chance: float) -> list[Figure]:
         "legendgroup": str(arm.number),
         "x": [point.leak.value],
         "y": [point.useful.value],
-        "text": [told],
-        "textfont": {"size": 13, "color": tint},
+        "text": [words(label)],
+        "textfont": {"size": 13, "color": tint, "weight": 400 if arm.defended else 700},
         "error_x": intervals([point.leak], tint),
         "error_y": intervals([point.useful], tint),
         "marker": {"symbol": f"{shape}-open" if arm.collapsed else shape, "size": 13, "color": tint},
         "hoverinfo": "text",
         "hovertext": [
             f"{told}<br>{words(point.verdict.attribute)}: leakage {whole(point.leak)}"
-            f"<br>usefulness {whole(point.useful)}"
+            f"<br>usefulness {whole(point.useful)}<br>{words(epsilon_of(arm))}"
         ],
     }
     return [small, large] if len(seeds) > 1 else [large]
@@ -214,6 +216,7 @@ def _table(family: Family, points: Sequence[Point], title: str, variant: int) ->
         family.metric,
         "95 % interval",
         "popularity",
+        *(HEADS if (told := noisy(family)) else ()),
     ]
     rows = [
         [
@@ -225,27 +228,8 @@ def _table(family: Family, points: Sequence[Point], title: str, variant: int) ->
             number(p.useful.value),
             interval(p.useful),
             number(p.arm.floor),
+            *(epsilon_of(p.arm).cells if told else ()),
         ]
         for p in points
     ]
     return Table(head, rows, (0, 1), [variant], title)
-
-
-def _box(x: float, y: float, width: float, corner: str) -> tuple[float, float, float, float]:
-    """Left, bottom, right, top of a label at a corner of its point."""
-    left = x + 8 if "right" in corner else x - 8 - width
-    bottom = y + 4 if "top" in corner else y - 4 - LINE
-    return left, bottom, left + width, bottom + LINE
-
-
-def _hidden(
-    box: tuple[float, float, float, float], taken: Sequence[tuple[float, float, float, float]]
-) -> float:
-    """How much of what is taken a box would hide, or lose beyond the edge."""
-    left, bottom, right, top = box
-    over = sum(
-        max(0.0, min(right, r) - max(left, lo)) * max(0.0, min(top, t) - max(bottom, b))
-        for lo, b, r, t in taken
-    )
-    lost = max(0.0, -left) + max(0.0, right - WIDTH) + max(0.0, -bottom) + max(0.0, top - HEIGHT)
-    return over + LINE * lost

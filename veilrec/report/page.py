@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from veilrec.report import protocol, running
 from veilrec.report.arms import Family, families
+from veilrec.report.epsilons import epsilon_of, noisy
 from veilrec.report.exports import columnar, embedded, table
 from veilrec.report.figures import Chart
 from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
@@ -116,6 +117,8 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
         "sections": [section for section in drawn if section.charts],
         "tested": bare(family.first.utility.users),
         "reads": _reads(family),
+        "epsilons": {arm: epsilon_of(arm) for arm in family.arms} if noisy(family) else {},
+        "too_much": protocol.TOO_MUCH,
         "utility": protocol.utility_table(family),
         "ledgers": protocol.ledgers(family),
         "audits": protocol.audits(family),

@@ -63,7 +63,8 @@
     const labelled = figure.data.some((trace) => trace.mode === "markers+text");
     if (labelled && narrow) figure.data.forEach((trace) => { if (trace.text) trace.mode = "markers"; });
     if (labelled && narrow) layout.showlegend = true;
-    if (layout.showlegend) layout.height += narrow ? 60 : 24;
+    const named = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
+    if (layout.showlegend) layout.height += narrow ? Math.max(60, 26 * named - 40) : 24; // there, one below the other
     return { data: figure.data, layout: { ...layout, width } };
   };
   const draw = (place) => {
