@@ -328,3 +328,8 @@ def test_one_device_alone_draws_the_same() -> None:
     for k in range(6):
         alone = APM().on_upload({n: v[k] for n, v in plain.items()}, device(Keys(clients(6).value[k])))
         assert all(torch.equal(alone[n], together[n][k]) for n in plain)  # type: ignore[arg-type]
+
+
+def test_a_component_for_a_part_that_is_not_there_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"components\.itme: the model has no such part"):
+        APM(components={"itme": "item"}).declares(FedMF(9, 1, dim=2), FedAvg())

@@ -177,6 +177,10 @@ class APM(Noisy):
         return Rows(received.row, widen(noised, value.row, value.value))
 
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
+        for part in self.components:
+            if part not in model.parts:
+                where = f"defence.components.{part}"
+                raise BadInput(where, "the model has no such part", nearest(part, model.parts))
         if self.every == "upload":
             return super().declares(model, protocol)
         if protocol.still():

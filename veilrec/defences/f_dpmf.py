@@ -46,7 +46,8 @@ class FDPMF(Keeping):
     carries one share. So uploads have no formal guarantee, and the ledger says so.
 
     Attributes:
-        epsilon: ε of the paper, for the vector of an item; infinite for no noise.
+        epsilon: ε of the paper, for the vector of an item; in Python infinite for no noise, in a
+            recipe ``sensitivity = 0``.
         sensitivity: Δ, by how much one label can differ: 1 for touched or not; 0 for no noise. The gradient
             of squared loss then moves by 2Δ·u, of log-loss by Δ·u. So 2Δ/ε is enough where ‖u‖₁ ≤ 1; where
             only ‖u‖₂ ≤ 1 is known, give √dim.

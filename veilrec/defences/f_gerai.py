@@ -46,8 +46,8 @@ class FGERAI(Keeping):
     it multiplies is not bounded. So uploads have no formal guarantee, and the ledger says so.
 
     Attributes:
-        epsilon: ε of stage 1; infinite for no noise.
-        objective_epsilon: ε of stage 2; infinite for no noise.
+        epsilon: ε of stage 1; in Python infinite for no noise, in a recipe ``features = false``.
+        objective_epsilon: ε of stage 2; in Python infinite for no noise, in a recipe ``sensitivity = 0``.
         sensitivity: Δ of stage 2; 0 for no noise. Near 0 the log-loss of an example is log 2 ∓ z·v/2 + …,
             with v the item's side of the score. Another example in its place moves the coefficient of z by at
             most 2 · ‖v‖₁/2: 1 where ‖v‖₁ ≤ 1, and 2 for pairs, whose v is a difference. Nothing enforces it.
