@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
 from tests.reference import GOLDEN, WORD, Reference, Upload, Weights, fold, hash_of, mix, word
 from veilrec.defence import Defence
+from veilrec.defences.sampling import Kind, Sampler, Seeded, Source
+from veilrec.defences.sampling import half_of as half_of_row
 from veilrec.keys import Keys
 from veilrec.model import Device
 from veilrec.params import Message, Params
@@ -145,6 +151,27 @@ class Noised(Reference):
                 drawn = number(self.noise["kind"], key, row, column, wide.shape[1])
                 wide[row, column] = round(drawn * self.noise["scale"] / self.step) * self.step
         return noise
+
+
+def steps_of(source: Source, kind: Kind, scale: float, rows: int, width: int) -> NDArray[np.float32]:
+    """``[rows, width]`` the noise of whole rows in steps, what is rare included."""
+    sampler = Sampler(source, kind, scale, half_of_row(width), rows)
+    noise = sampler.draw(slice(0, rows)).copy()
+    row, column, far = sampler.rest()
+    assert not noise[row, column].any()  # left for the end
+    noise[row, column] = far
+    return noise[:, :width]
+
+
+def seeded(key: Tensor, row: Tensor, width: int) -> Seeded:
+    """The bits of rows ``[n]`` with keys ``[n]``."""
+    return Seeded(key.numpy().view(np.uint64)[:, None], row.numpy().view(np.uint64), [width])
+
+
+def other_keys(patch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> None:
+    """Plant keys that are not those of the clients and weights."""
+    original = Seeded.__init__
+    patch.setattr(Seeded, "__init__", lambda self, key, *rest: original(self, change(key), *rest))
 
 
 def step_of(scale: float, clip: float) -> float:

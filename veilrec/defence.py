@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from veilrec.clients import Clients
 from veilrec.keys import Keys
@@ -68,6 +69,12 @@ class Defence:
 
     helpers: ClassVar[HelperSteps] = HelperSteps()
 
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """A subclass that changes what one device does loses the batched form that it inherits."""
+        super().__init_subclass__(**rest)
+        if "on_upload" in vars(cls) and "on_uploads" not in vars(cls):
+            cls.on_uploads = Defence.on_uploads  # type: ignore[method-assign]
+
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
         """Before training: change what the devices hold."""
         return clients
@@ -99,6 +106,13 @@ class Defence:
     def on_upload(self, upload: Message, device: Device) -> Message:
         """Device, last thing before the wire: change what leaves."""
         return upload
+
+    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
+        """As `on_upload`, for a cohort; `axes` says what has the client axis in front, as for `vmap`.
+
+        Override it where that is faster than `vmap` over `on_upload`; a contract test holds the two equal.
+        """
+        return vmap(self.on_upload, in_dims=(0, axes))(uploads, devices)
 
     def whole(self, model: Recommender) -> int:
         """How many values of item tables an upload holds because `on_upload` sends them up whole."""
@@ -177,6 +191,12 @@ class Chain(Defence):
         for defence, own in self._each(device):
             upload = defence.on_upload(upload, own)
         return upload
+
+    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
+        for defence, own in self._each(devices):
+            if defence.acts("on_upload"):
+                uploads = defence.on_uploads(uploads, own, axes)
+        return uploads
 
     def whole(self, model: Recommender) -> int:
         return sum(defence.whole(model) for defence in self.of)

@@ -147,14 +147,13 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
     device = situation.device(portion, portion.known, situation.keys.fold("upload"), 0)
     axes = situation.axes()
 
-    def leave(device: Device, params: Params, gradient: Params) -> Message:
-        packed = task.protocol.pack(task.model, device, params, gradient)
-        return task.defence.on_upload(packed, device)
+    def pack(device: Device, params: Params, gradient: Params) -> Message:
+        return task.protocol.pack(task.model, device, params, gradient)
 
-    if task.protocol.packs_as_is and not task.defence.acts("on_upload"):
-        values = leave(device, trained.params, trained.gradient)
-    else:
-        values = vmap(leave, in_dims=(axes, 0, 0))(device, trained.params, trained.gradient)
+    packs = pack if task.protocol.packs_as_is else vmap(pack, in_dims=(axes, 0, 0))
+    values = packs(device, trained.params, trained.gradient)
+    if task.defence.acts("on_upload"):
+        values = task.defence.on_uploads(values, device, axes)
     examples = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
     posts = Posts.none(trained.loss.device)
     if task.defence.acts("publish"):

@@ -13,10 +13,13 @@ from torch import Tensor
 from tests.contract import Case, cases
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
 from veilrec.defence import HOOKS, Defence, chain
+from veilrec.defences.gaussian import Gaussian
+from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
+from veilrec.model import Device, overrides
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Rows, Scope
+from veilrec.params import Message, Rows, Scope, map_values
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire import encode, one
@@ -76,6 +79,64 @@ def test_a_cohort_is_one_by_one(case: Case, model: str) -> None:
             theirs, there = uploads[client]
             ours, same = one(exchange.received.values, place), one(theirs.received.values, there)
             assert all(alike(ours[name], same[name]) for name in ours)
+
+
+BATCHED = [
+    *(case.build() for case in CASES if overrides(case.build(), Defence, "on_uploads")),
+    *(Gaussian(clip_by="norm", what="change", rows=rows, clip=0.1) for rows in ("touched", "all")),
+    *(Laplace(what=what, rows="all") for what in ("weights", "change")),
+    Gaussian(clip_by="norm", clip=0.1, what="change", scale=0.0),
+    Laplace(scale=0.0, rows="all"),
+]
+
+
+@pytest.mark.parametrize("defence", BATCHED, ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_the_form_for_a_cohort_is_that_for_one_device(
+    defence: Defence, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, batched = uploads_of(fed_of(defence, model), 2)
+    monkeypatch.setattr(type(defence), "on_uploads", Defence.on_uploads)
+    _, mapped = uploads_of(fed_of(defence, model), 2)
+    assert sent_alike(batched, mapped)
+
+
+def test_planted_another_form_for_a_cohort_is_noticed() -> None:
+    for one_by_one in (Unlike(), chain(Unlike(), Unlike())):
+        _, batched = uploads_of(fed_of(one_by_one))
+        _, bare = uploads_of(fed_of(Defence()))
+        assert not sent_alike(batched, bare)
+    _, mapped = uploads_of(fed_of(Inherited()))
+    assert sent_alike(mapped, bare)
+
+
+@dataclasses.dataclass(frozen=True)
+class Unlike(Defence):
+    """Does for a cohort what it does for no device."""
+
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        return upload
+
+    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
+        return map_values(uploads, lambda name, value: value + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inherited(Unlike):
+    """Says anew what one device does: the form for a cohort that it inherits is not its own."""
+
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        return upload
+
+
+def sent_alike(ours: Any, theirs: Any) -> bool:
+    """Whether all clients sent the same bits; what pads a table is not sent."""
+    same = []
+    for client, (exchange, place) in ours.items():
+        other, there = theirs[client]
+        a, b = one(exchange.received.values, place), one(other.received.values, there)
+        same.append(encode(a) == encode(b))
+    return bool(same) and all(same)
 
 
 def alike(a: Tensor | Rows, b: Tensor | Rows) -> bool:

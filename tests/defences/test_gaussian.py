@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.noisy import Noised, device, faults, noise_of
+from tests.noisy import Noised, device, faults, noise_of, other_keys
 from tests.test_engine_equals_loop import MODELS, WORLDS, compare_upload
 from tests.worlds import checkerboard, federation, largest, phones, run, uploads_of
 from veilrec.defence import Defence
 from veilrec.defences.gaussian import Gaussian
-from veilrec.defences.sampling import Sampler, Seeded
+from veilrec.defences.sampling import Sampler
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.keys import Keys
 from veilrec.mechanism import DELTA, gaussian_epsilon, gaussian_ratio
@@ -46,19 +46,16 @@ def a_variance(patch: pytest.MonkeyPatch) -> Gaussian:
 def another_law(patch: pytest.MonkeyPatch) -> Gaussian:
     original = Sampler.draw
 
-    def draw(self: Sampler, key: Any, row: Any) -> Any:
-        self.kind, self.scale = "laplace", 0.02 * math.sqrt(2 / math.pi) / 2**-16
-        return original(self, key, row)
+    def draw(self: Sampler, some: slice) -> Any:
+        self.kind, self.scale = "laplace", np.asarray(0.02 * math.sqrt(2 / math.pi) / 2**-16)
+        return original(self, some)
 
     patch.setattr(Sampler, "draw", draw)
     return Gaussian(scale=0.02)
 
 
 def the_same_in_every_round(patch: pytest.MonkeyPatch) -> Gaussian:
-    original = Seeded.bits
-    patch.setattr(
-        Seeded, "bits", lambda self, key, row, spare: original(self, key * np.uint64(0), row, spare)
-    )
+    other_keys(patch, lambda key: key * np.uint64(0))
     return Gaussian(scale=0.02)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.noisy import CLIP, Noised, blurred, clients, device, faults, noise_of, number, values
+from tests.noisy import (
+    CLIP,
+    Noised,
+    blurred,
+    clients,
+    device,
+    faults,
+    noise_of,
+    number,
+    other_keys,
+    values,
+)
 from tests.test_engine_equals_loop import MODELS, WORLDS, compare_upload
 from tests.worlds import checkerboard, federation, largest, phones, run, uploads_of
 from veilrec.defence import Defence, chain
@@ -82,38 +92,38 @@ def skipped(patch: pytest.MonkeyPatch) -> Laplace:
     return Laplace(scale=0.02, parts=("first", "middle"))
 
 
-def planted_bits(patch: pytest.MonkeyPatch, change: Callable[[Any, Any, Any], Any]) -> Laplace:
-    """Other bits than those that belong to the rows and keys."""
-    original = Seeded.bits
-    patch.setattr(
-        Seeded, "bits", lambda self, key, row, spare: change(partial(original, self, spare=spare), key, row)
-    )
+def planted_keys(patch: pytest.MonkeyPatch, change: Callable[[Any], Any]) -> Laplace:
+    """Other keys than those of the clients and weights."""
+    other_keys(patch, change)
     return Laplace(scale=0.02)
 
 
 def the_same_for_all(patch: pytest.MonkeyPatch) -> Laplace:
-    return planted_bits(patch, lambda bits, key, row: bits(np.broadcast_to(key[:1], key.shape), row))
+    return planted_keys(patch, lambda key: np.broadcast_to(key[:1], key.shape))
 
 
 def the_same_for_all_tensors(patch: pytest.MonkeyPatch) -> Laplace:
-    return planted_bits(patch, lambda bits, key, row: bits(key * np.uint64(0), row))
+    return planted_keys(patch, lambda key: key * np.uint64(0))
 
 
 def one_column(patch: pytest.MonkeyPatch) -> Laplace:
-    def first(bits: Any, key: Any, row: Any) -> Any:
-        drawn = bits(key, row)
+    original = Seeded.bits
+
+    def first(self: Seeded, some: slice, words: Any, spare: Any) -> Any:
+        drawn = original(self, some, words, spare)
         drawn[:] = drawn[:, :1].copy()
         return drawn
 
-    return planted_bits(patch, first)
+    patch.setattr(Seeded, "bits", first)
+    return Laplace(scale=0.02)
 
 
 def another_law(patch: pytest.MonkeyPatch) -> Laplace:
     original = Sampler.draw
 
-    def draw(self: Sampler, key: Any, row: Any) -> Any:
-        self.kind, self.scale = "gaussian", 0.02 * math.sqrt(math.pi / 2) / 2**-16
-        return original(self, key, row)
+    def draw(self: Sampler, some: slice) -> Any:
+        self.kind, self.scale = "gaussian", np.asarray(0.02 * math.sqrt(math.pi / 2) / 2**-16)
+        return original(self, some)
 
     patch.setattr(Sampler, "draw", draw)
     return Laplace(scale=0.02)

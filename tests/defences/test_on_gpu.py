@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from veilrec.defences import on_gpu
-from veilrec.defences.sampling import Kind, Sampler, Seeded
+from tests.noisy import clients, device, seeded, steps_of, values
+from veilrec.defences import blurring, on_gpu, weights
+from veilrec.defences.gaussian import Gaussian
+from veilrec.defences.laplace import Laplace
+from veilrec.defences.noise import Noisy
+from veilrec.defences.sampling import Kind, lattice
 from veilrec.keys import Keys
+from veilrec.params import Message, Rows
 
 
 def both(kind: Kind, width: int, scale: float = 5000.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -16,9 +21,8 @@ def both(kind: Kind, width: int, scale: float = 5000.0) -> tuple[torch.Tensor, t
     row = torch.arange(4000) % 700
     key = Keys.seed(3).fold(torch.arange(4000) // 700).value
     there = on_gpu.noise(key, row, width, kind, scale, secret=False)
-    sampler = Sampler(Seeded(4000, width), kind, scale, 4000, width)
-    here = sampler.draw(key.numpy().view(np.uint64), row.numpy().view(np.uint64))
-    return there, torch.from_numpy(here[:, :width].astype(np.float64))
+    here = steps_of(seeded(key, row, width), kind, scale, 4000, width)
+    return there, torch.from_numpy(here.astype(np.float64))
 
 
 @pytest.mark.parametrize("width", [1, 5, 64])
@@ -36,3 +40,28 @@ def test_secret_bits_hang_on_no_key() -> None:
     assert not torch.equal(first, second)
     assert len(first[:, 0].unique()) > 100
     assert abs(float(first.abs().mean()) - 100) < 10
+
+
+@pytest.mark.parametrize(
+    "defence", [Laplace(rows="all"), Gaussian(clip_by="norm", what="change"), Gaussian()], ids=str
+)
+def test_what_leaves_a_gpu_is_what_leaves_a_cpu(defence: Noisy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk of a GPU, on a CPU: weight by weight, with the noise of `on_gpu`."""
+    keys, row = clients(5), torch.arange(40).expand(5, 40)
+    upload: Message = {**values(5), "item": Rows(row, Keys.seed(2).normal(5, 40, 7))}
+    sent = {name: 0.1 * torch.ones_like(v.value if isinstance(v, Rows) else v) for name, v in upload.items()}
+    devices = device(keys, sent)
+    axes = devices._replace(sent=dict.fromkeys(sent, 0))  # type: ignore[arg-type]
+    here = defence.on_uploads(upload, devices, axes)
+    monkeypatch.setattr(blurring, "_groups", lambda pieces: [[piece] for piece in pieces])
+    monkeypatch.setattr(
+        weights,
+        "_on_cpu",
+        lambda hows, weight, key, widths, block, out: weights._on_gpu(hows[0], weight, key[:, 0], block, out),
+    )
+    there = defence.on_uploads(upload, devices, axes)
+    step = lattice(defence.noise.scale_of("item"), defence.noise.clip).step
+    for name, value in here.items():
+        a, b = (x.value if isinstance(x, Rows) else x for x in (value, there[name]))
+        assert float((a - b).abs().max()) <= 1.01 * step
+        assert float((a != b).double().mean()) < 0.01

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from tests.noisy import CLIP, blurred, clients, device, number, values
-from veilrec.defences import blurring
+from tests.noisy import CLIP, blurred, clients, device, number, seeded, steps_of, values
+from veilrec.defences import weights
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
@@ -133,26 +133,25 @@ class Zeros:
     def __init__(self, turns: int) -> None:
         self.turns = turns
 
-    def bits(self, key: Any, row: Any, spare: Any) -> Any:
-        return np.zeros((len(row), 2), np.int32)
+    def bits(self, some: Any, words: Any, spare: Any) -> Any:
+        return np.zeros((len(words), 2 * words.shape[1]), np.int32)
 
-    def more(self, place: Any, turn: int) -> Any:
-        return np.full(len(place), 0 if turn < self.turns else 1 << 63, np.uint64)
+    def more(self, row: Any, column: Any, turn: int) -> Any:
+        return np.full(len(row), 0 if turn < self.turns else 1 << 63, np.uint64)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 def test_a_tail_has_no_end(turns: int) -> None:
-    rows = np.zeros(3, np.uint64)
-    sampler = Sampler(Zeros(turns), "laplace", 1000.0, 3, 2)
     expected = 1000.0 * math.log(2) * (10 + 32 * turns + 1)
-    assert sampler.draw(rows, rows) == pytest.approx(np.full((3, 2), expected), abs=0.51)
+    found = steps_of(Zeros(turns), "laplace", 1000.0, 3, 2)
+    assert found == pytest.approx(np.full((3, 2), expected), abs=0.51)
 
 
 def drawn(n: int, kind: Any = "laplace", scale: float = 1e4) -> Any:
     """``[n]`` noise with scale 1, from keys."""
-    sampler = Sampler(Seeded(n // 1000, 1000), kind, scale, n // 1000, 1000)
-    key = np.full(n // 1000, int(Keys.seed(9).value) % 2**64, np.uint64)
-    return sampler.draw(key, np.arange(n // 1000, dtype=np.uint64)).astype(np.float64).ravel() / scale
+    rows = n // 1000
+    source = seeded(Keys.seed(9).value.expand(rows).contiguous(), torch.arange(rows), 1000)
+    return steps_of(source, kind, scale, rows, 1000).astype(np.float64).ravel() / scale
 
 
 def test_the_law_is_right_where_numbers_are_drawn_anew() -> None:
@@ -196,7 +195,7 @@ def test_sums_stay_where_float32_is_exact() -> None:
 
 
 def test_a_number_that_is_too_far_is_clamped_after_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blurring, "Seeded", lambda rows, width: Zeros(400))
+    monkeypatch.setattr(weights, "Seeded", lambda *_: Zeros(400))
     sent = Laplace().on_upload({"x": torch.tensor([0.5, -0.5])}, device(Keys.seed(0)))["x"]
     assert isinstance(sent, Tensor)
     assert sent.tolist() == [LARGEST * step_of(Laplace())] * 2
@@ -210,8 +209,8 @@ def test_a_number_that_is_too_far_is_clamped_after_the_sum(monkeypatch: pytest.M
 def test_numbers_are_those_of_whole_numbers(kind: str, width: int) -> None:
     """Against a loop on Python's integers; float32 may round to the next step."""
     key, scale, rows = 12345678901234567890, 1700.0, [0, 1, 7, 900]
-    sampler = Sampler(Seeded(4, width), kind, scale, 4, width)  # type: ignore[arg-type]
-    found = sampler.draw(np.full(4, key, np.uint64), np.array(rows, np.uint64))[:, :width]
+    source = Seeded(np.full((4, 1), key, np.uint64), np.array(rows, np.uint64), [width])
+    found = steps_of(source, kind, scale, 4, width)  # type: ignore[arg-type]
     expected = [[scale * number(kind, key, row, column, width) for column in range(width)] for row in rows]
     assert np.abs(found - np.array(expected)).max() < 0.51
     assert np.array_equal(found, np.rint(found))
@@ -220,8 +219,8 @@ def test_numbers_are_those_of_whole_numbers(kind: str, width: int) -> None:
 def test_the_tail_of_the_loop_is_the_same() -> None:
     """All rows of which some number was drawn anew, among many."""
     key, width, scale = 987654321, 64, 1700.0
-    sampler = Sampler(Seeded(400, width), "laplace", scale, 400, width)
-    found = sampler.draw(np.full(400, key, np.uint64), np.arange(400, dtype=np.uint64))
+    source = seeded(torch.full((400,), key), torch.arange(400), width)
+    found = steps_of(source, "laplace", scale, 400, width)
     far = np.argwhere(np.abs(found) > 10.2 * math.log(2) * scale)
     assert len(far) > 10
     for row, column in far.tolist():
@@ -229,12 +228,29 @@ def test_the_tail_of_the_loop_is_the_same() -> None:
         assert abs(found[row, column] - expected) < 0.51
 
 
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_weights_side_by_side_draw_what_they_draw_alone(kind: Any) -> None:
+    """Rare numbers, odd widths and a scale for each of them included."""
+    widths, scales, rows = [5, 3000, 1, 64], [900.0, 1100.0, 1500.0, 2000.0], np.array([0, 3, 8], np.uint64)
+    keys = clients(12).value.numpy().view(np.uint64).reshape(3, 4)
+    even = np.array([width + width % 2 for width in widths])
+    both = Sampler(Seeded(keys, rows, widths), kind, np.repeat(scales, even), int(even.sum()) // 2, 3)
+    together = both.draw(slice(0, 3)).copy()
+    row, column, far = both.rest()
+    assert len(row) > 3
+    together[row, column] = far
+    begins = [0, *even.cumsum()]
+    for k, (width, scale) in enumerate(zip(widths, scales, strict=True)):
+        alone = steps_of(Seeded(keys[:, k : k + 1].copy(), rows, [width]), kind, scale, 3, width)
+        assert np.array_equal(together[:, begins[k] : begins[k] + width], alone)
+
+
 @pytest.mark.parametrize("block", [1, 100, 1 << 12, 1 << 20])
 @pytest.mark.parametrize("defence", [Laplace(), Gaussian(clip_by="norm"), Gaussian()], ids=str)
 def test_blocks_change_no_bit(block: int, defence: Noisy, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = values(5)
     before = blurred(defence, {**plain}, clients(5))
-    monkeypatch.setitem(blurring.BLOCK, "cpu", block)
+    monkeypatch.setitem(weights.BLOCK, "cpu", block)
     after = blurred(defence, {**plain}, clients(5))
     assert all(torch.equal(before[name], after[name]) for name in plain)
 
@@ -273,7 +289,8 @@ def test_the_system_alone_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_system_draws_tails_anew() -> None:
-    assert stats.kstest(tail(System(1, 2), np.zeros(5000, np.int64)), stats.expon.cdf).pvalue > ALARM
+    nowhere = np.zeros(5000, np.int64)
+    assert stats.kstest(tail(System(), nowhere, nowhere), stats.expon.cdf).pvalue > ALARM
 
 
 def test_padding_and_rows_of_a_table() -> None:

@@ -1,39 +1,19 @@
-"""Blurring: clip, lattice and noise in one walk through the values of a whole cohort."""
+"""Blurring: all weights of a device or a cohort at once, with a way for `vmap`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from veilrec.defences import on_gpu
-from veilrec.defences.sampling import LARGEST, Kind, Lattice, Sampler, Seeded, Source, System
-from veilrec.keys import Keys
+from veilrec.defences.weights import How, blurred, some_rows
+from veilrec.keys import Keys, hash_text, mixed
 
-__all__ = ["How", "Piece", "blur", "widen"]
-
-BLOCK = {"cpu": 1 << 17, "cuda": 1 << 24}  # numbers at a time: what fits a cache; what keeps a GPU busy
-
-
-@dataclass(frozen=True)
-class How:
-    """What is done with each value of a weight.
-
-    Attributes:
-        kind: The law of the noise.
-        scale: λ or σ, in steps of the lattice.
-        lattice: Where clipped values, noise and sums lie.
-        secret: Whether the operating system gives the random bits, not the key.
-    """
-
-    kind: Kind
-    scale: float
-    lattice: Lattice
-    secret: bool = False
+__all__ = ["How", "Piece", "blur", "rows_of", "widen"]
 
 
 class Piece(NamedTuple):
@@ -45,6 +25,7 @@ class Piece(NamedTuple):
         value: ``[rows, width]``; what is no table is one row.
         row: ``[rows]`` their numbers in the whole table, -1 where padded; None for what is no table.
         base: ``[table, width]`` what a change is measured against; None where values are clipped themselves.
+        fresh: Whether nobody else needs `value`, so that it may be overwritten.
     """
 
     name: str
@@ -52,32 +33,53 @@ class Piece(NamedTuple):
     value: Tensor
     row: Tensor | None = None
     base: Tensor | None = None
+    fresh: bool = False
+
+
+Name = tuple[str, How, bool]  # a piece without its tensors
 
 
 def blur(keys: Keys, pieces: Sequence[Piece], factor: Tensor | None = None) -> list[Tensor]:
-    """The weights of one device, clipped, put on the lattice and noised; `vmap` may map it.
+    """Weights, clipped, put on the lattice and noised: of one device, which `vmap` may map, or of a cohort.
 
     Args:
-        keys: The device's.
+        keys: The device's; of a cohort ``[c]``, and all else has the client axis in front too.
         pieces: The weights.
         factor: What values are multiplied by to bound their norm; None where each value is clipped.
     """
     if not pieces:
         return []
-    named = _Named(tuple((piece.name, piece.how) for piece in pieces))
-    return list(_Blur.apply(named, keys.value, factor, *(x for piece in pieces for x in piece[2:])))  # type: ignore[no-untyped-call]
+    named = _Named(tuple((piece.name, piece.how, piece.fresh) for piece in pieces))
+    tensors = [x for piece in pieces for x in (piece.value, piece.row, piece.base)]
+    if keys.value.dim():
+        return _blur(named.of, keys.value, factor, *tensors)
+    return list(_Blur.apply(named, keys.value, factor, *tensors))  # type: ignore[no-untyped-call]
 
 
 def widen(base: Tensor, row: Tensor, value: Tensor) -> Tensor:
-    """A whole table ``[table, …]``: `base`, but for the rows ``[r]`` that a device has, ``[r, …]``."""
+    """A whole table ``[table, …]``: `base`, but for the rows ``[r]`` that a device has, ``[r, …]``.
+
+    All may have a client axis in front.
+    """
+    if row.dim() == 2:
+        return _widen(base, row, value)
     return _Widen.apply(base, row, value)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def rows_of(base: Tensor, row: Tensor) -> Tensor:
+    """``[r, …]`` some rows of a table ``[table, …]``; both may have a client axis in front."""
+    if row.dim() == 1:
+        return base[row]
+    who = torch.arange(len(row), device=row.device)[:, None]
+    flat = some_rows(base, who.expand_as(row).reshape(-1), row.reshape(-1))
+    return flat.reshape(*row.shape, *flat.shape[1:])
 
 
 @dataclass(frozen=True)
 class _Named:
     """What is known of the weights beside their values; `vmap` does not look into it."""
 
-    of: tuple[tuple[str, How], ...]
+    of: tuple[Name, ...]
 
 
 class _Blur(torch.autograd.Function):
@@ -134,71 +136,42 @@ def _widen(base: Tensor, row: Tensor, value: Tensor) -> Tensor:
     return wide
 
 
-def _blur(named: Sequence[tuple[str, How]], key: Tensor, factor: Tensor | None, *rest: Any) -> list[Tensor]:
+def _blur(named: Sequence[Name], key: Tensor, factor: Tensor | None, *rest: Any) -> list[Tensor]:
     """As `blur`, with the client axis in front of everything."""
-    values, rows, bases = rest[::3], rest[1::3], rest[2::3]
-    done = []
-    for (name, how), value, row, base in zip(named, values, rows, bases, strict=True):
-        own = Keys(key).fold(name).value
-        numbers = torch.zeros(value.shape[:2], dtype=torch.int64, device=key.device) if row is None else row
-        done.append(_weight(how, own, factor, value, numbers, base))
-    return done
+    tensors = zip(named, rest[::3], rest[1::3], rest[2::3], strict=True)
+    pieces = [Piece(name, how, value, row, base, fresh) for (name, how, fresh), value, row, base in tensors]
+    keys = dict(zip((piece.name for piece in pieces), _folded(key, pieces), strict=True))
+    done: dict[str, Tensor] = {}
+    for group in _groups(pieces):
+        own = torch.stack([keys[piece.name] for piece in group], 1)  # [c, weights]
+        parts = _together(group, own, factor)
+        done |= {piece.name: part for piece, part in zip(group, parts, strict=True)}
+    return [done[piece.name] for piece in pieces]
 
 
-def _weight(
-    how: How, key: Tensor, factor: Tensor | None, value: Tensor, row: Tensor, base: Tensor | None
-) -> Tensor:
-    """``[c, rows, width]`` one weight of a cohort, block by block."""
-    clients, rows, width = value.shape
-    block = min(max(1, BLOCK[value.device.type] // max(1, width)), clients * rows)
-    flat, number, noise = value.detach().reshape(-1, width), row.reshape(-1), _Noise(how, block, width)
-    owner = torch.arange(clients, device=row.device)[:, None].expand(clients, rows).reshape(-1)
-    keys = key[:, None].expand(clients, rows).reshape(-1)
-    out = torch.empty_like(flat)
-    for begin in range(0, clients * rows, block):
-        some = slice(begin, begin + block)
-        where, steps = number[some], out[some]
-        drawn = noise.draw(keys[some], where)
-        came = None if base is None else _rows(base, owner[some], where.clamp(min=0))
-        _clip(flat[some], came, None if factor is None else factor[owner[some], None], how.lattice, steps)
-        steps.add_(drawn)
-        if noise.far:
-            steps.clamp_(-LARGEST, LARGEST)
-        steps.mul_(how.lattice.step)
-        if came is not None:  # known to whoever sent it: a sum with it tells no more than the noised change
-            steps.add_(came)
-    return out.reshape(value.shape)
+def _folded(key: Tensor, pieces: Sequence[Piece]) -> tuple[Tensor, ...]:
+    """``[c]`` each client's keys for each weight: `Keys.fold` with its name, for all names at once."""
+    tags = torch.tensor([hash_text(piece.name) for piece in pieces], device=key.device)
+    return mixed(key[:, None] + tags).unbind(1)
 
 
-def _rows(base: Tensor, who: Tensor, row: Tensor) -> Tensor:
-    """``[n, width]`` rows of the clients' tables ``[c, table, width]``; often there is one table for all."""
-    return base[0].index_select(0, row) if base.stride(0) == 0 else base[who, row]
+def _groups(pieces: Sequence[Piece]) -> Iterable[list[Piece]]:
+    """What is blurred together: on a CPU all weights that are no tables, since many of them are small."""
+    groups: dict[Any, list[Piece]] = {}
+    for piece in pieces:
+        alone = piece.row is not None or piece.base is not None or piece.value.device.type != "cpu"
+        alike = piece.how.kind, piece.how.secret, piece.value.dtype
+        groups.setdefault(piece.name if alone else alike, []).append(piece)
+    return groups.values()
 
 
-def _clip(value: Tensor, base: Tensor | None, factor: Tensor | None, on: Lattice, steps: Tensor) -> None:
-    """Values ``[n, width]`` in whole steps, within the bound, into `steps`."""
-    change = value if base is None else torch.sub(value, base, out=steps)
-    if factor is None:
-        bound = on.most * on.step
-        torch.clamp(change, -bound, bound, out=steps).mul_(1 / on.step).round_()
-    else:
-        torch.mul(change, factor, out=steps).mul_(1 / on.step).trunc_()  # towards zero: no norm grows
-
-
-class _Noise:
-    """Noise in steps for some rows at a time, wherever they lie."""
-
-    def __init__(self, how: How, rows: int, width: int) -> None:
-        self.how, self.width = how, width
-        self.source: Source = System(rows, width) if how.secret else Seeded(rows, width)
-        self.sampler = Sampler(self.source, how.kind, how.scale, rows, width)
-        self.far = True  # whether sums may leave the numbers of steps that float32 has
-
-    def draw(self, key: Tensor, row: Tensor) -> Tensor:
-        """``[n, width]`` for rows ``[n]`` with keys ``[n]``."""
-        if row.device.type != "cpu":
-            how = self.how
-            return on_gpu.noise(key, row, self.width, how.kind, how.scale, secret=how.secret)
-        drawn = torch.from_numpy(self.sampler.draw(key.numpy().view(np.uint64), row.numpy().view(np.uint64)))
-        self.far = self.sampler.far
-        return drawn if drawn.shape[1] == self.width else drawn[:, : self.width]
+def _together(group: Sequence[Piece], key: Tensor, factor: Tensor | None) -> Sequence[Tensor]:
+    """``[c, rows, width]`` some weights, blurred side by side; each begins with a word of its own."""
+    hows, widths = [piece.how for piece in group], [piece.value.shape[2] for piece in group]
+    first = group[0]
+    if len(group) == 1:
+        return [blurred(hows, key, first.value, first.row, first.base, factor, widths, fresh=first.fresh)]
+    even = [pad(v, (0, 1)) if v.shape[2] % 2 else v for v in (piece.value for piece in group)]
+    left = blurred(hows, key, torch.cat(even, 2), None, None, factor, widths, fresh=True)
+    parts = left.split([v.shape[2] for v in even], 2)
+    return [part[..., :width] for part, width in zip(parts, widths, strict=True)]

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from veilrec.defence import Defence
-from veilrec.defences.blurring import How, Piece, blur, widen
+from veilrec.defences.blurring import How, Piece, blur, rows_of, widen
 from veilrec.defences.sampling import lattice
 from veilrec.errors import BadInput, nearest
 from veilrec.mechanism import Mechanism
@@ -65,12 +65,16 @@ class Noise:
         return self.scale(part_of(name)) if callable(self.scale) else self.scale
 
     def apply(self, upload: Message, device: Device) -> Message:
-        """One device's upload, clipped and noised; what is not finite stays so and is refused on the wire."""
+        """An upload, clipped and noised; what is not finite stays so and is refused on the wire.
+
+        It may be a cohort's: keys, what was sent and what leaves then have the client axis in front.
+        """
         held = {n: self._hold(n, v, device) for n, v in upload.items() if self.covers(n, v)}
         bases = {n: device.sent[n] for n in held if self.what == "change" and n in device.sent}
-        factor = self._factor(held, bases)
+        lead = device.keys.value.shape
+        factor = self._factor(held, bases, lead)
         noised = [n for n in held if self.scale_of(n)]
-        pieces = [self._piece(n, held[n], bases.get(n)) for n in noised]
+        pieces = [self._piece(n, held[n], bases.get(n), lead) for n in noised]
         done = dict(zip(noised, blur(device.keys, pieces, factor), strict=True))
         for name in held.keys() - done.keys():
             done[name] = self._clipped(held[name], bases.get(name), factor)
@@ -116,9 +120,9 @@ class Noise:
             return value
         received = device.sent[name]  # [table, …]
         base = torch.zeros_like(received) if self.what == "gradients" else received
-        return Rows(every_row(base), widen(base, value.row, value.value))
+        return Rows(every_row(base, value.row.dim() - 1), widen(base, value.row, value.value))
 
-    def _factor(self, held: Message, bases: dict[str, Tensor]) -> Tensor | None:
+    def _factor(self, held: Message, bases: dict[str, Tensor], lead: torch.Size) -> Tensor | None:
         """What bounds the norm of all changes; None where each value is clipped.
 
         A part that the server never sends (a user's own vector) has no change that anybody could see: it is
@@ -130,25 +134,29 @@ class Noise:
         for name, value in held.items():
             square = _change(value, bases.get(name)).double().square()
             if isinstance(value, Rows):
-                square = square * (value.row >= 0).reshape(-1, *(1 for _ in square.shape[1:]))
-            squares.append(square.sum())
-        norm, most = torch.stack(squares).sum().sqrt(), float(self.clip) * BELOW
+                square = square * _beside(value.row >= 0, square)
+            squares.append(square.reshape(*lead, -1).sum(-1))
+        norm, most = torch.stack(squares).sum(0).sqrt(), float(self.clip) * BELOW
         return torch.where(norm > most, most / norm, 1.0)  # NaN stays NaN
 
-    def _piece(self, name: str, value: Tensor | Rows, base: Tensor | None) -> Piece:
+    def _piece(self, name: str, value: Tensor | Rows, base: Tensor | None, lead: torch.Size) -> Piece:
         """One weight, ready to be blurred; what is no table is one row."""
         how, like = _how(self.kind, self.scale_of(name), self.clip, self.secret), values(value)
-        width = math.prod(like.shape[1:]) if isinstance(value, Rows) else like.numel()
-        table = None if base is None else base.reshape(-1, width)
-        return Piece(
-            name, how, like.reshape(-1, width), value.row if isinstance(value, Rows) else None, table
-        )
+        width = math.prod(like.shape[len(lead) + isinstance(value, Rows) :])
+        table = None if base is None else base.reshape(*lead, -1, width)
+        row = value.row if isinstance(value, Rows) else None
+        fresh = row is not None and self.rows == "all"  # `_hold` has made it
+        return Piece(name, how, like.reshape(*lead, -1, width), row, table, fresh)
 
     def _clipped(self, value: Tensor | Rows, base: Tensor | None, factor: Tensor | None) -> Tensor:
         """Clipping alone, where there is no noise."""
         change = _change(value, base)
         most = bound(self.clip, change.dtype)
-        clipped = change.clamp(-most, most) if factor is None else (change * factor).to(change.dtype)
+        clipped = (
+            change.clamp(-most, most)
+            if factor is None
+            else (change * _beside(factor, change)).to(change.dtype)
+        )
         return clipped if base is None else clipped + _received(value, base)
 
 
@@ -172,6 +180,11 @@ class Noisy(Defence):
 
     def on_upload(self, upload: Message, device: Device) -> Message:
         return self._noise.apply(upload, device)
+
+    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
+        clients = len(devices.keys.value)
+        each = {n: v if axes.sent[n] == 0 else v.expand(clients, *v.shape) for n, v in devices.sent.items()}
+        return self._noise.apply(uploads, devices._replace(sent=each))
 
     def whole(self, model: Recommender) -> int:
         return self.noise.whole(model)
@@ -200,7 +213,12 @@ def _change(value: Tensor | Rows, base: Tensor | None) -> Tensor:
 
 def _received(value: Tensor | Rows, base: Tensor) -> Tensor:
     """The rows of what was received that a device holds; padding gets any."""
-    return base[value.row.clamp(min=0)] if isinstance(value, Rows) else base
+    return rows_of(base, value.row.clamp(min=0)) if isinstance(value, Rows) else base
+
+
+def _beside(number: Tensor, values: Tensor) -> Tensor:
+    """Numbers of clients or rows in the shape in which they stretch over values ``[…, …]``."""
+    return number.reshape(*number.shape, *(1 for _ in values.shape[number.dim() :]))
 
 
 def _like(value: Tensor | Rows, other: Tensor) -> Tensor | Rows:
@@ -210,9 +228,9 @@ def _like(value: Tensor | Rows, other: Tensor) -> Tensor | Rows:
     return other.reshape(value.shape)
 
 
-def every_row(table: Tensor) -> Tensor:
-    """``[table]`` the numbers of all rows."""
-    return torch.arange(len(table), device=table.device)
+def every_row(table: Tensor, lead: int = 0) -> Tensor:
+    """``[table]`` the numbers of all rows, with as many axes in front as the table has there."""
+    return torch.arange(table.shape[lead], device=table.device).expand(table.shape[: lead + 1])
 
 
 def values(value: Tensor | Rows) -> Tensor:

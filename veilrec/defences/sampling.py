@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
@@ -34,7 +36,10 @@ SIGN = np.int32(-(1 << 31))
 HALVINGS = 10  # leading zeros of a magnitude at which it is drawn anew
 RARE = 2.0**-HALVINGS
 LARGEST = 1 << 23  # steps: float32 is exact up to there, and one bit beyond
+LONG = 4096  # words
 TAIL = hash_text("tail") | 1
+MIX = ((np.uint64(30), np.uint64(FIRST)), (np.uint64(27), np.uint64(SECOND)), (np.uint64(31), None))
+UNIT, ONE_IN = np.float32(2.0**-31), np.float32(RARE)
 
 
 @dataclass(frozen=True)
@@ -72,134 +77,166 @@ def _power(bound: Fraction) -> Fraction:
 
 
 class Source(Protocol):
-    """Where random bits come from: for some rows at a time, as often as is asked."""
+    """Where the random bits of some rows come from."""
 
-    def bits(self, key: Words, row: Words, spare: Floats) -> Bits:
-        """``[n, m]`` for rows ``[n]`` with keys ``[n]``, m even; one may write into it.
+    def bits(self, some: slice, words: Words, spare: Words) -> Bits:
+        """``[n, m]`` for some of the rows, m even; `words` and `spare` ``[n, m / 2]`` may be written into."""
 
-        `spare` is memory of that size that nobody needs meanwhile: a cache holds less than one would like.
-        """
-
-    def more(self, place: Places, turn: int) -> Words:
-        """``[k]`` further words for some places of the last bits, counted through; others in every turn."""
+    def more(self, row: Places, column: Places, turn: int) -> Words:
+        """``[k]`` further words for some places of the bits of all rows; others in every turn."""
 
 
 class System:
     """The operating system's generator: nothing that anybody has configured decides what it gives."""
 
-    def __init__(self, rows: int, width: int) -> None:
-        self.width = width + width % 2
+    def bits(self, some: slice, words: Words, spare: Words) -> Bits:
+        """As `Source.bits`, whatever the rows."""
+        drawn = bytearray(os.urandom(8 * words.size))
+        return np.frombuffer(drawn, np.int32).reshape(len(words), -1)
 
-    def bits(self, key: Words, row: Words, spare: Floats) -> Bits:
-        """As `Source.bits`, whatever the keys."""
-        drawn = bytearray(os.urandom(4 * len(row) * self.width))
-        return np.frombuffer(drawn, np.int32).reshape(len(row), self.width)
-
-    def more(self, place: Places, turn: int) -> Words:
+    def more(self, row: Places, column: Places, turn: int) -> Words:
         """As `Source.more`."""
-        return np.frombuffer(os.urandom(8 * len(place)), np.uint64)
+        return np.frombuffer(os.urandom(8 * len(row)), np.uint64)
 
 
 class Seeded:
     """The simulation's bits: those of a row hang on its key and its number in the whole table.
 
-    Two numbers are the halves of one word of `Keys.rows`.
+    Two numbers are the halves of one word of `Keys.rows`. A row may consist of several weights side by side,
+    each of which begins with a word of its own.
 
     Args:
-        rows: The most that are asked for at a time.
-        width: Numbers in a row.
+        key: ``[rows, weights]`` the key of each weight of each row.
+        row: ``[rows]`` its number.
+        widths: Numbers of each weight.
     """
 
-    def __init__(self, rows: int, width: int) -> None:
-        self.half = (width + 1) // 2
-        self.column = np.arange(self.half, dtype=np.uint64) * np.uint64(GOLDEN)
-        self.words = np.empty((rows, self.half), np.uint64)
-        self.first = np.empty(0, np.uint64)
+    def __init__(self, key: Words, row: Words, widths: Sequence[int]) -> None:
+        halves = np.array([half_of(width) for width in widths], np.int64)
+        self.ends = halves.cumsum()
+        self.first = key + (row[:, None] * halves.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
+        column = np.concatenate([np.arange(half, dtype=np.uint64) for half in halves]) * np.uint64(GOLDEN)
+        self.column = np.tile(column, (max(1, LONG // len(column)), 1))  # loops over short rows are slow
 
-    def bits(self, key: Words, row: Words, spare: Floats) -> Bits:
+    def bits(self, some: slice, words: Words, spare: Words) -> Bits:
         """As `Source.bits`."""
-        self.first = key + (row * np.uint64(self.half) + np.uint64(1)) * np.uint64(GOLDEN)  # [n]
-        words = np.add(self.first[:, None], self.column, out=self.words[: len(row)])
-        return mix(words, spare.view(np.uint64)).view(np.int32)
+        for place, (begin, end) in enumerate(pairwise((0, *self.ends))):
+            words[:, begin:end] = self.first[some, place, None]
+        some_rows = len(self.column)
+        whole = len(words) // some_rows * some_rows
+        many = words[:whole].reshape(-1, self.column.size)
+        many += self.column.reshape(-1)
+        words[whole:] += self.column[: len(words) - whole]
+        return mix(words, spare).view(np.int32)
 
-    def more(self, place: Places, turn: int) -> Words:
+    def more(self, row: Places, column: Places, turn: int) -> Words:
         """As `Source.more`."""
-        row, column = np.divmod(place, 2 * self.half)
-        word = self.first[row] + column.astype(np.uint64) * np.uint64(GOLDEN)
+        if len(self.ends) == 1:
+            word = self.first[row, 0]
+        else:
+            weight = np.searchsorted(2 * self.ends, column, side="right")
+            column = column - np.concatenate([[0], 2 * self.ends])[weight]
+            word = self.first[row, weight]
+        word += column.astype(np.uint64) * np.uint64(GOLDEN)
         word ^= np.uint64((turn + 1) * TAIL & WORD)
         return mix(word, np.empty_like(word))
 
 
+def half_of(width: int) -> int:
+    """How many words a row of so many numbers is made of."""
+    return (width + 1) // 2
+
+
 def mix(x: Words, spare: Words) -> Words:
     """The finaliser of splitmix64, in place: `keys` has the same for torch."""
-    for shift, factor in ((30, FIRST), (27, SECOND), (31, 1)):
-        np.right_shift(x, np.uint64(shift), out=spare)
+    for shift, factor in MIX:
+        np.right_shift(x, shift, out=spare)
         np.bitwise_xor(x, spare, out=x)
-        if factor != 1:
-            np.multiply(x, np.uint64(factor), out=x)
+        if factor is not None:
+            np.multiply(x, factor, out=x)
     return x
 
 
 class Sampler:
-    """Noise in whole steps, for some rows at a time; it works in the same memory every time.
+    """Noise in whole steps for the rows of a weight, some at a time and always in the same memory.
+
+    What is rare is left at zero and drawn at the end (`rest`), all at once.
 
     Args:
         source: Of random bits.
         kind: The law.
-        scale: λ or σ, in steps.
-        rows, width: The most rows at a time, and the numbers in one.
+        scale: λ or σ, in steps; one, or that of each number of a row.
+        words: Of a row: half as many as it has numbers.
+        block: The most rows that are asked for at a time.
     """
 
-    def __init__(self, source: Source, kind: Kind, scale: float, rows: int, width: int) -> None:
-        self.source, self.kind, self.scale = source, kind, scale
-        self.size = np.empty((rows, width + width % 2), np.float32)
-        self.far = False  # whether the last noise holds a number so large that a sum with it must be clamped
+    def __init__(
+        self, source: Source, kind: Kind, scale: float | NDArray[np.float64], words: int, block: int
+    ) -> None:
+        self.source, self.kind, self.scale = source, kind, np.asarray(scale)
+        self.words = np.empty((block, words), np.uint64)
+        self.size = np.empty((block, 2 * words), np.float32)
+        self.rare: list[tuple[Places, Bits]] = []
 
-    def draw(self, key: Words, row: Words) -> Floats:
-        """``[n, m]`` noise for rows ``[n]`` with keys ``[n]``, m even; it is valid until the next."""
-        noise = self.size[: len(row)]
-        bits = self.source.bits(key, row, noise)
+    def draw(self, some: slice) -> Floats:
+        """``[n, m]`` noise for some of the rows, m even; it is valid until the next, and zero where rare."""
+        noise = self.size[: some.stop - some.start]
+        bits = self.source.bits(some, self.words[: len(noise)], noise.view(np.uint64))
+        first = some.start * bits.shape[1]
         if self.kind == "gaussian":
-            self._gaussian(bits, noise)
+            self._gaussian(bits, noise, first)
         else:
-            self._exponential(bits, noise, self.scale)
+            rare = _exponential(bits, noise, self.scale)
+            self.rare.append((first + rare, bits.reshape(-1)[rare]))
             np.bitwise_and(bits, SIGN, out=bits)
             np.bitwise_xor(noise.view(np.int32), bits, out=noise.view(np.int32))
         return np.rint(noise, out=noise)
 
-    def _gaussian(self, bits: Bits, noise: Floats) -> None:
+    def _gaussian(self, bits: Bits, noise: Floats, first: int) -> None:
         """By Box and Muller: of two numbers the first gives the radius of both and the second the angle."""
         radius = np.empty((len(bits), bits.shape[1] // 2), np.float32)
-        self._exponential(bits[:, ::2], radius, 2.0, apart=2)
+        rare = _exponential(bits[:, ::2], radius, 2.0)
+        self.rare.append((first + 2 * rare, bits.reshape(-1)[2 * rare + 1]))
         np.sqrt(radius, out=radius)
-        radius *= np.float32(self.scale)
+        radius *= (self.scale[::2] if self.scale.ndim else self.scale).astype(np.float32)
         angle = bits[:, 1::2].astype(np.float32)
         angle *= np.float32(math.pi / 2**31)
         np.multiply(radius, np.cos(angle), out=noise[:, ::2])
         np.multiply(radius, np.sin(angle, out=angle), out=noise[:, 1::2])
 
-    def _exponential(self, bits: Bits, size: Floats, scale: float, apart: int = 1) -> None:
-        """Exponential numbers into `size`, from 31 bits each where these suffice.
+    def rest(self) -> tuple[Places, Places, NDArray[np.float64]]:
+        """``[k]`` the rows and columns of what was left out so far, and the noise there."""
+        place = np.concatenate([place for place, _ in self.rare] or [np.empty(0, np.int64)])
+        bits = np.concatenate([bits for _, bits in self.rare] or [np.empty(0, np.int32)])
+        self.rare = []
+        row = place // self.size.shape[1]
+        column = place - row * self.size.shape[1]  # faster than `divmod`
+        beyond = HALVINGS * math.log(2) + tail(self.source, row, column)
+        scale = self.scale[column] if self.scale.ndim else self.scale
+        if self.kind == "laplace":
+            return row, column, np.rint(np.copysign(scale * beyond, bits))
+        radius, angle = scale * np.sqrt(2 * beyond), bits * (math.pi / 2**31)
+        noise = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+        return np.tile(row, 2), np.concatenate([column, column + 1]), np.rint(noise)
 
-        Their places are those of every number of the block, or of every second (`apart`).
-        """
-        np.multiply(bits, np.float32(2.0**-31), out=size, dtype=np.float32, casting="unsafe")
-        np.abs(size, out=size)
-        rare = np.flatnonzero(size < RARE)
-        size.reshape(-1)[rare] = RARE
-        np.log2(size, out=size)
-        size *= np.float32(-math.log(2) * scale)
-        beyond = scale * (HALVINGS * math.log(2) + tail(self.source, apart * rare))
-        size.reshape(-1)[rare] = beyond
-        most = float(beyond.max(initial=0.0)) if apart == 1 else self.scale * float(beyond.max(initial=0.0))
-        self.far = most > LARGEST / 2  # a radius is the root of its number, which is above 1
+
+def _exponential(bits: Bits, size: Floats, scale: float | NDArray[np.float64]) -> Places:
+    """Exponential numbers into `size`, from 31 bits each; zero at the rare places that it returns."""
+    np.copyto(size, bits, casting="unsafe")
+    np.multiply(size, UNIT, out=size)
+    np.abs(size, out=size)
+    rare = np.flatnonzero(size < ONE_IN)
+    size.reshape(-1)[rare] = 1
+    np.log2(size, out=size)
+    size *= np.asarray(-math.log(2) * scale, np.float32)
+    return rare
 
 
-def tail(source: Source, place: Places) -> NDArray[np.float64]:
+def tail(source: Source, row: Places, column: Places) -> NDArray[np.float64]:
     """``[k]`` exponential numbers with scale 1 for some places; as often as it takes."""
-    size, left, turn = np.zeros(len(place)), np.arange(len(place)), 0
+    size, left, turn = np.zeros(len(row)), np.arange(len(row)), 0
     while len(left):
-        words = source.more(place[left], turn)
+        words = source.more(row[left], column[left], turn)
         fraction = (words >> np.uint64(11)).astype(np.float64)
         fraction += 0.5
         size[left] -= np.log(fraction * 2.0**-53)
