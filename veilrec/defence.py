@@ -10,6 +10,7 @@ interactions → clients → local training → uploads → server ⟳ … → t
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +30,7 @@ from veilrec.wire import Schema
 if TYPE_CHECKING:
     from veilrec.rounds import Federation
 
-__all__ = ["Defence", "HelperSteps", "chain"]
+__all__ = ["Defence", "HelperSteps", "chain", "secretly"]
 
 HOOKS = (
     "prepare",
@@ -226,6 +227,13 @@ class Chain(Defence):
         """Each defence with keys of its own: two of a kind must not draw the same numbers."""
         for place, defence in enumerate(self.of):
             yield defence, device._replace(keys=device.keys.fold(place))
+
+
+def secretly(defence: Defence) -> Defence:
+    """A copy whose `secret` is true: no setting, so that what a recipe says is the same on a real device."""
+    real = copy.copy(defence)
+    object.__setattr__(real, "secret", True)
+    return real
 
 
 def chain(*defences: Defence) -> Defence:

@@ -283,3 +283,16 @@ def test_papers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "apm" in answer.out
     found = {entry["name"]: entry for entry in json.loads(call(capsys, "list", "papers", "--json").out)}
     assert "table2" in found["apm"]["tables"]
+
+
+def test_data_that_is_not_there_is_said_once_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("VEILREC_DATA_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(capsys, "reproduce", "apm", "table3", "--data-dir", str(tmp_path / "none"))
+    assert code == 2
+    assert err.startswith("veilrec: error: ml-100k: not found in ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()

@@ -100,9 +100,13 @@ def reproduce(
 def _run(
     cells: Sequence[Cell], jobs: int, device: str, data_dir: Path | None, plugins: list[Path], quiet: bool
 ) -> list[Failure]:
+    from veilrec.datasets import places
     from veilrec.reproduction.running import Failure, run_apart, run_here
 
     todo = [cell for cell in cells if not cell.finished]
+    for dataset in dict.fromkeys(cell.dataset for cell in todo):
+        if dataset in places.PUBLISHED:
+            places.find(dataset, data_dir)  # without it every cell would fail, one after the other
     _say(f"{len(cells)} runs: {len(cells) - len(todo)} finished, {len(todo)} to run", quiet)
     failures, able = [], []
     for cell in todo:  # a recipe that will not do is found before anything is run

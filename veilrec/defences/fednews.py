@@ -10,47 +10,28 @@ Eq. (12) of the latter with one λ for all parts → `noise`. Neither gives the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
-from veilrec.defences.noise import Noise, Noisy, check_amounts
-from veilrec.mechanism import exact
+from veilrec.defences.laplace import Laplace
 
 __all__ = ["FedNews"]
 
 
 @dataclass(frozen=True)
-class FedNews(Noisy):
+class FedNews(Laplace):
     """Clip every weight to ±`clip`, then add the same Laplace noise to all of them.
 
-    It is `laplace` with the settings of APM's comparison: whole tables go up.
+    It is `laplace` with the settings of APM's comparison: whole tables go up. Qi et al. clip gradients.
 
     Attributes:
-        clip: Bound δ on a weight, as APM has it; Qi et al. clip gradients.
-        scale: λ of the noise: in the middle of what APM tries (0.017 to 0.033); 0 for none.
+        clip: Bound δ on a value.
+        scale: λ of the noise, 0 for none; 0.025 where neither it nor `epsilon` is given, in the middle of
+            what APM tries (0.017 to 0.033).
+        epsilon: Instead of `scale`, the ε of each single coordinate of each upload: λ = 2·clip/ε.
         rows: Noise on ``all`` rows of item tables, so that whole tables go up, or on the ``touched`` ones.
         what: What is clipped: the ``weights`` themselves; their ``change`` against what was received; or
             ``gradients``, where the protocol sends them.
         parts: The parts that are blurred; empty for all that leave the device.
     """
 
-    clip: float = 0.5
-    scale: float = 0.025
     rows: Literal["touched", "all"] = "all"
-    what: Literal["weights", "change", "gradients"] = "weights"
-    parts: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        check_amounts(self.clip, self.scale, None)
-
-    @cached_property
-    def noise(self) -> Noise:
-        """Clipping and noise, in exact numbers."""
-        return Noise(
-            "laplace",
-            exact(self.scale),
-            exact(self.clip),
-            rows=self.rows,
-            what=self.what,
-            parts=tuple(self.parts),
-        )

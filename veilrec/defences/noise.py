@@ -10,7 +10,6 @@ one, so that it tells no more than the other.
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Callable
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veilrec.defence import Defence
+from veilrec.defence import Defence, secretly
 from veilrec.defences.blurring import How, Piece, blur, rows_of, widen
 from veilrec.defences.sampling import lattice
 from veilrec.errors import BadInput, nearest
@@ -193,9 +192,7 @@ class Noisy(Defence):
         return self.noise.declares(type(self).__name__.lower(), model, protocol)
 
     def on_device(self) -> Defence:
-        real = copy.copy(self)
-        object.__setattr__(real, "secret", True)
-        return real
+        return secretly(self)
 
 
 @functools.lru_cache

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from veilrec.defences.sampling import HALVINGS, RARE, TAIL, Kind
+from veilrec.defences.sampling import HALVINGS, RARE, TAIL, Kind, half_of
 from veilrec.keys import GOLDEN, WORD, Keys, mixed, signed
 
 __all__ = ["noise"]
@@ -19,7 +19,7 @@ More = Callable[[Tensor, int], Tensor]  # places [k] and a turn → further word
 
 def noise(key: Tensor, row: Tensor, width: int, kind: Kind, scale: float, *, secret: bool) -> Tensor:
     """``[n, width]`` noise in whole steps for rows ``[n]`` with keys ``[n]``, as `Sampler.draw` has it."""
-    half = (width + 1) // 2
+    half = half_of(width)
     words, more = _system(row, half) if secret else _seeded(key, row, half)
     bits = words.view(torch.int32)  # [n, 2 half]
     if kind == "laplace":

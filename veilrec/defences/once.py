@@ -6,13 +6,12 @@ the same noise can be drawn again at any time; the noise itself, clients × item
 
 from __future__ import annotations
 
-import copy
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from veilrec.defence import Defence
+from veilrec.defence import Defence, secretly
 from veilrec.keys import Keys
 from veilrec.model import Recommender, with_part
 from veilrec.params import Part, Scope
@@ -31,9 +30,7 @@ class Keeping(Defence):
     secret: ClassVar[bool] = False
 
     def on_device(self) -> Defence:
-        real = copy.copy(self)
-        object.__setattr__(real, "secret", True)  # no setting: what a recipe says is the same on both
-        return real
+        return secretly(self)
 
 
 class _Kept(nn.Module):

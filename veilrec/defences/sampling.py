@@ -2,12 +2,11 @@
 
 A number is made of 31 bits of magnitude and one of sign. A magnitude whose ten leading bits are all zero (one
 in 1,024) stands for "at least ten halvings", and an exponential law has no memory: what lies beyond is drawn
-anew, with as many bits as before. So no step of the lattice is impossible, however far
-out; and where a scale has 1,024 to 2,048 steps, which is wherever it is no larger than the clip, each has its
-probability to within about a thousandth of it. A scale of many times the clip has more steps, and is coarser.
+anew, with as many bits as before. So no step of the lattice is impossible, however far out; and where a scale
+has 1,024 to 2,048 steps, which is wherever it is no larger than the clip, each has its probability to within
+about a thousandth of it. A scale of many times the clip has more steps, and is coarser.
 
-Arrays are numpy's, whose loops are two to three times as fast as torch's on a CPU; `on_gpu`
-is the same for a GPU.
+Arrays are numpy's, whose loops are faster than torch's on a CPU; `on_gpu` is the same for a GPU.
 """
 
 from __future__ import annotations

@@ -12,20 +12,19 @@ could be told without learning anything about it.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from veilrec.clients import Batch
-from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, check_widths, shares
-from veilrec.params import Params, Part, Scope
+from veilrec.model import Device
+from veilrec.models.fedmf import FedMF
+from veilrec.models.layers import shares
+from veilrec.params import Params
 
 __all__ = ["FedLightGCN"]
 
 
-class FedLightGCN(Recommender):
+class FedLightGCN(FedMF):
     """A user is half a vector of its own and half the mean vector of the items touched.
 
     Args:
@@ -38,47 +37,23 @@ class FedLightGCN(Recommender):
 
     history = -1
 
-    def __init__(
-        self,
-        n_items: int,
-        n_seats: int = 1,
-        *,
-        dim: int = 64,
-        objective: Literal["bce", "bpr"] = "bce",
-        user: Literal["private", "exposed"] = "private",
-    ) -> None:
-        super().__init__()
-        check_widths(dim=dim)
-        self.parts = {"user": Part(Scope(user), rows="user"), "item": Part(Scope.SHARED, rows="item")}
-        self.dim, self.objective = dim, LOSSES[objective]
-        self.user = nn.Parameter(torch.empty(n_seats, dim))
-        self.item = nn.Parameter(torch.empty(n_items, dim))
-
     def represent(self, batch: Batch) -> Tensor:
-        return (self.user + shares(batch.history, len(self.item), self.item.dtype) @ self.item) / 2
-
-    def loss(self, device: Device) -> Tensor:
-        batch = device.batch
-        user = self.scoring_user(batch)[batch.user]  # [b, d]
-        touched = (user * self.item[batch.item]).sum(-1)  # [b]
-        untouched = (user[:, None] * self.item[batch.negative]).sum(-1)  # [b, q]
-        return self.objective(touched, untouched, batch.weight)
-
-    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
-        user = self.scoring_user(batch)  # [seats, d]
-        return user @ self.item.T if items is None else (user[:, None] * self.item[items]).sum(-1)
+        return convolved(self.user, self.item, batch.history)
 
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         batch, item = devices.batch, params["item"]  # [c, l, d]
-        user = (params["user"] + shares(batch.history, item.shape[1], item.dtype) @ item) / 2  # [c, seats, d]
+        score = convolved(params["user"], item, batch.history) @ item.mT  # [c, seats, l]: each row once
         c, b, q = batch.negative.shape
-        score = user @ item.mT  # [c, seats, l]: each row once, however often it was drawn
         seat = torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
         wanted = seat * item.shape[1] + torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)
         score = score.flatten(1).gather(1, wanted)  # [c, b (1 + q)]
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
-        item = params["item"]
-        user = (params["user"] + shares(batch.history, len(item), item.dtype) @ item) / 2  # [c, seats, d]
-        return user @ item.T if items is None else (user[:, :, None] * item[items]).sum(-1)
+        user = convolved(params["user"], params["item"], batch.history)
+        return super().cohort_scores({**params, "user": user}, batch, items)
+
+
+def convolved(user: Tensor, item: Tensor, history: Tensor) -> Tensor:
+    """Users ``[…, seats, d]``, each averaged with the mean item of its history ``[…, seats, t]``."""
+    return (user + shares(history, item.shape[-2], item.dtype) @ item) / 2

@@ -19,8 +19,6 @@ from veilrec.result import Result
 
 __all__ = ["Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
 
-GUESSES = ("majority", "random", "uniform")
-
 
 class Quantity(NamedTuple):
     """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
@@ -66,8 +64,7 @@ def value_of(result: Result, what: Quantity) -> Value | None:
     attacker = next((one for one in entry.get("attackers") or () if one.get("name") == what.attacker), None)
     if attacker is None:
         return None
-    kept = {**attacker, **_verdict(entry, what)}
-    return _told((attacker.get("scores") or {}).get(what.score), kept, what.score)
+    return _told((attacker.get("scores") or {}).get(what.score), attacker, what.score)
 
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
@@ -75,9 +72,9 @@ def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for result in results:
         floors = _entry(result, what).get("floors") or {}
-        for guess in GUESSES:
-            if (reached := (floors.get(guess) or {}).get(what.score)) is not None:
-                found.setdefault(guess, []).append(float(reached))
+        for guess, reached in floors.items():
+            if what.score in reached:
+                found.setdefault(guess, []).append(float(reached[what.score]))
     return {guess: sum(some) / len(some) for guess, some in found.items()}
 
 
@@ -138,14 +135,6 @@ def _useful(result: Result, metric: str) -> Value | None:
 def _entry(result: Result, what: Quantity) -> Mapping[str, Any]:
     audit = result.privacy.get(what.audit) or {}
     return (audit.get("attributes") or {}).get(what.attribute) or {}
-
-
-def _verdict(entry: Mapping[str, Any], what: Quantity) -> dict[str, Any]:
-    """The resamples of the worst attacker's score, which stand with the verdict."""
-    verdict = entry.get("verdict") or {}
-    if verdict.get("attacker") != what.attacker or verdict.get("score") != what.score:
-        return {}
-    return {"replicates": {what.score: verdict.get("replicates") or ()}}
 
 
 def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -> Value | None:
