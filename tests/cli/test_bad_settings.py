@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import torch
 
 from tests import outside
 from tests.cli.commands import call, tree
+from veilrec import plugins
 
 GOOD = '[data]\nname = "synthetic"\nusers = 30\nitems = 40\n[plan]\nrounds = 1\n'
 
@@ -286,6 +287,16 @@ RECIPES = {
         'taken.py: there is an entry "FedMF" in models already; ',
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_plugin_stays() -> Iterator[None]:
+    """One that was refused is loaded all the same, and the tests after this one share the process."""
+    before = {plugin.path for plugin in plugins.loaded()}
+    yield
+    for plugin in plugins.loaded():
+        if plugin.path not in before:
+            plugins.forget(plugin.path)
 
 
 @pytest.fixture
