@@ -30,7 +30,7 @@ class Threat:
         selection: Of an attacker that learns in stages, the last, the best on held-out known users, or the
             best on the targets themselves: an oracle that nobody has, and every table says so.
         grants: What the attacker has beyond the uploads: ``interactions``, ``user_vectors``.
-        by_part: Also attack each part of the model alone.
+        by_part: Also attack each part of the model alone; if not, the protocols of `also` do not either.
         membership: Also ask which items each user touched.
         resamples: Of users, for the intervals.
         permutations: Of labels, for the p-value.

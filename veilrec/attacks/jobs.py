@@ -26,6 +26,7 @@ FAMILIES = ("neural", "linear", "tree", "kernel", "neighbours", "forest", "boost
 BLOCK = 1 << 25  # values that an attacker is asked about at a time: 256 MB in float64
 STACK = 4  # nets that learn at once: more do not fit the cache of a core
 WIDE = 4096  # columns with which not even one fits: then every net is a job of its own, for a core of its own
+COLUMNS_ON_GPU = 1 << 19  # of all nets that learn at once on a GPU, which waits less the more they are
 
 
 class Job(NamedTuple):
@@ -75,7 +76,7 @@ def answers(
 ) -> list[Tensor]:
     """What an attacker says of all users, ``[users, classes]`` or ``[users, 1]``, job by job."""
     models = [_make(entry, features, job, validation) for job in jobs]
-    stacks = _stacks(models, jobs, STACK if features.shape[1] < WIDE else 1)
+    stacks = _stacks(models, jobs, _at_once(features))
     said: dict[int, Tensor] = {}
     with _side_by_side(threads) as crew:
         found = crew.map(lambda stack: _taught(features, [(models[k], jobs[k]) for k in stack]), stacks)
@@ -111,6 +112,13 @@ def _make(entry: Classifier, features: Tensor, job: Job, validation: float) -> A
         return None
     model = make(Shape(len(job.rows), features.shape[1], job.classes, job.seed % 2**32))
     return model.set_params(validation=validation) if isinstance(model, Perceptron) and validation else model
+
+
+def _at_once(features: Tensor) -> int:
+    """How many nets learn at once."""
+    if features.device.type != "cpu":
+        return max(1, COLUMNS_ON_GPU // max(1, features.shape[1]))
+    return STACK if features.shape[1] < WIDE else 1
 
 
 def _stacks(models: Sequence[Any], jobs: Sequence[Job], most: int) -> list[list[int]]:

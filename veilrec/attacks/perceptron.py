@@ -23,7 +23,7 @@ from veilrec.steps import Stepper
 __all__ = ["Perceptron", "alike", "learn"]
 
 CHUNK = 8192  # users that are scored at a time
-BLOCK = 1 << 17  # weights of a net that step at a time: what a step needs of them fits a cache
+BLOCK = 1 << 17  # weights of a net that step at a time on a CPU: what a step needs of them fits a cache
 Rows = Sequence[tuple[Tensor, Tensor]]
 
 
@@ -162,7 +162,8 @@ class _Stack:
         self.leaves = [leaf.requires_grad_() for pair in self.layers(self.weights) for leaf in pair]
         kind, momentum = ("adam", 0.0) if net.momentum is None else ("sgd", net.momentum)
         self.stepper = Stepper(kind, net.rate, momentum)  # type: ignore[arg-type]  # one of the two
-        self.blocks = {str(place): some for place, some in enumerate(self.weights.split(BLOCK, 1))}
+        self.block = BLOCK if device.type == "cpu" else self.weights.shape[1]
+        self.blocks = {str(place): some for place, some in enumerate(self.weights.split(self.block, 1))}
         self.state = self.stepper.fresh(self.blocks)
         self.kept, self.least = self.weights.clone(), self.x.new_full((len(nets),), math.inf)
 
@@ -222,7 +223,7 @@ class _Stack:
         gradient = torch.cat([part.flatten(1) for part in found], 1)
         if self.net.decay != 0:
             gradient.addcmul_(self.weights, self.decay)
-        slopes = dict(zip(self.blocks, gradient.split(BLOCK, 1), strict=True))
+        slopes = dict(zip(self.blocks, gradient.split(self.block, 1), strict=True))
         self.stepper.step(self.blocks, slopes, self.state)
 
     def _loss(self, output: Tensor, y: Tensor, counts: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Examiner:
         if threat is None:
             return cls(data, (), seed)
         own = Audit(CUSTOM, threat, attacks) if attacks else replace(PRESETS[OWN], threat=threat)
-        others = [preset(name, threat.attributes) for name in threat.also]
+        others = [_with(preset(name, threat.attributes), threat) for name in threat.also]
         return cls(data, [own, *others] if threat.own or attacks else others, seed)
 
     def check(self, federation: Federation) -> None:
@@ -95,6 +95,11 @@ class Examiner:
                 report["membership"] = membership(seen, *touched, people, one.threat.resamples)
             found[one.name] = report
         return found
+
+
+def _with(one: Audit, threat: Threat) -> Audit:
+    """A paper's protocol where the experiment may not want the parts of the model attacked alone."""
+    return replace(one, threat=replace(one.threat, by_part=one.threat.by_part and threat.by_part))
 
 
 def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Trial]) -> None:

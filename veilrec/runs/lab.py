@@ -112,6 +112,7 @@ def _try(
     attack: Attack,
     *,
     choosing: bool,
+    tested: bool = True,
 ) -> Iterator[tuple[Goal, Tried]]:
     """One attacker on all trials at once: what it says about the targets, and about known users held out."""
     mine = [trial for trial in trials if attack.answers(seen, trial.task)]
@@ -136,7 +137,7 @@ def _try(
     for runs in grouped.values():
         goal, seconds = runs[0][0].goal, each * len(runs)
         with workers(1):  # many small sums: two threads would spend their time waiting for each other
-            one = verdict.judged(name, attack, notes, goal, runs, people, threat, seconds)
+            one = verdict.judged(name, attack, notes, goal, runs, people, threat, seconds, tested=tested)
         yield goal, one
 
 
@@ -194,7 +195,7 @@ def _by_part(
     looks = _looks(seen, alone)
     for place, (name, attack) in enumerate(looks.items()):
         tell(name, place, len(looks))
-        for goal, one in _try(seen, threat, people, some, name, attack, choosing=False):
+        for goal, one in _try(seen, threat, people, some, name, attack, choosing=False, tested=False):
             scores = {key: verdict.told(one.scores[key]) for key in ("auc", "macro_f1")}
             told = {"part": name, "classifier": alone.classifiers[0], **scores}
             told["replicates"] = verdict.replicates(one)

@@ -38,6 +38,7 @@ class People:
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     values: Mapping[str, Tensor] = field(default_factory=dict)
     lots: Tensor | None = None
+    _drawn: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, data: Interactions) -> People:
@@ -47,7 +48,9 @@ class People:
 
     def weights(self, users: Tensor, resamples: int) -> Tensor:
         """``[resamples, u]`` how often each resample counts some of the users: a mask, or their numbers."""
-        return weights((self.tags if self.lots is None else self.lots)[users], resamples)
+        if resamples not in self._drawn:  # a user's do not depend on the others: drawn once for all audits
+            self._drawn[resamples] = weights(self.tags if self.lots is None else self.lots, resamples).T
+        return self._drawn[resamples][users].T
 
 
 class Goal(NamedTuple):

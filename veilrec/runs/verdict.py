@@ -58,8 +58,13 @@ def judged(
     people: People,
     threat: Threat,
     seconds: float,
+    *,
+    tested: bool = True,
 ) -> Tried:
-    """An attacker's answers about the targets, scored; users are resampled within each draw."""
+    """An attacker's answers about the targets, scored; users are resampled within each draw.
+
+    Where it is not `tested` it gets no p-value, which takes longer than all the rest.
+    """
     each = []
     for trial, scores, _ in answers:
         target = trial.draw.target
@@ -69,7 +74,7 @@ def judged(
     inner = [outside for _, _, outside in answers if not math.isnan(outside)]
     validation = sum(inner) / len(inner) if inner else math.nan
     oracle = threat.selection == "oracle" or attack.oracle  # whose p-value would mean nothing
-    p = None if oracle else _p(goal, answers, threat)
+    p = None if oracle or not tested else _p(goal, answers, threat)
     return Tried(name, attack, merged, p, validation, seconds, notes, list(answers))
 
 
