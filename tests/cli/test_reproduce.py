@@ -40,8 +40,7 @@ def test_a_table_shows_ours_theirs_and_the_floors(done: Path, capsys: pytest.Cap
     answer = call(capsys, "reproduce", done / "tiny", "table1", "--seeds", "2", "--out", done / "out", "-q")
     for expected in (
         "table1 on Synthetic: Two methods",
-        "Gender: macro-F1 of the attack",
-        "KNN, ζ = 0.3",
+        "Gender: macro-F1 of the attack, ζ = 0.3",
         "ε a coordinate",
         "0.700",
         "guess: always",
@@ -93,11 +92,13 @@ def test_missing_runs_are_shown_as_missing(done: Path, capsys: pytest.CaptureFix
     answer = call(capsys, "reproduce", done / "tiny", *arguments)
     assert answer.code == 0
     text = target.read_text(encoding="utf-8")
-    broken = next(line for line in text.splitlines() if line.startswith("| Broken*"))
-    assert broken.split(" | ")[1] == "missing"
+    assert "| Broken" not in text
+    assert "- Not run on Synthetic: Broken.\n" in text
     assert "2 of 3" in text
-    for name in ("plain/seed=2", "noisy/seed=2", "broken/seed=0"):
-        assert f"- synthetic/{name}" in text
+    assert "- Plain: without seed 2.\n" in text
+    lines = ["- Synthetic: Plain: seed 2", "- Synthetic: Noisy: seed 2", "- Synthetic: Broken: seeds 0, 1, 2"]
+    assert text.endswith("\n".join(["## What is missing", "", *lines, ""]))
+    assert "Not run on Synthetic: Broken." in answer.out
     assert "veilrec reproduce tiny all --dataset synthetic --seeds 3" in text
     assert "- All of it is made up." in text
     assert str(done) not in text
@@ -214,7 +215,7 @@ def test_an_audit_that_is_asked_for_by_now_is_told_with_its_command(
     assert f"veilrec attack {place} --preset apm\n" in answer.out
     text = target.read_text(encoding="utf-8")
     command = "veilrec attack runs/tiny/synthetic/noisy/seed=0 --preset apm"
-    assert f"- synthetic/noisy/seed=0, audit apm (not made): `{command}`" in text
+    assert f"- Synthetic: Noisy, audit apm (not made), seed 0: `{command}`\n" in text
     assert "Nothing: every run" not in text
     result = json.loads((place / "result.json").read_text())
     result["privacy"]["apm"] = {"threat": {"known": 0.4}, "attributes": {}}

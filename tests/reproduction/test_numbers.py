@@ -6,43 +6,21 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.reproduction.tiny import write
-from tests.results import attribute, audit, result, spread
+from tests.reproduction.tiny import attacked, shelved, write
+from tests.results import result, spread
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.words import epsilons
-from veilrec.result import Result
+from veilrec.reproduction.words import below, epsilons
 
 KNN = Quantity("macro_f1", "gender", "custom", "updates/knn")
 GENDER = {"attribute": "gender"}
 T2 = 4.303  # Student's t of three seeds
-
-
-def attacked(seed: int, value: float, **changes: Any) -> Result:
-    """A run in which one attacker reached so much macro-F1, ± 0.02 over users."""
-    scores = {
-        "macro_f1": {"value": value, "low": value - 0.02, "high": value + 0.02},
-        "auc": {"value": value + 0.1, "low": value, "high": value + 0.2},
-    }
-    entry = attribute(value + 0.1, spread(value + 0.1))
-    entry["attackers"] = [{"name": "updates/knn", "scores": scores, **changes}]
-    entry["parts"] = [{"part": "item", "classifier": "knn", "macro_f1": scores["macro_f1"]}]
-    entry["verdict"] |= {"attacker": "updates/knn"}
-    base = result(None, seed)
-    useful = replace(base.utility, test={"hr@10": 0.3}, floor={"hr@10": 0.2}, select="hr@10")
-    return replace(
-        base,
-        utility=useful,
-        utility_replicates={"hr@10": spread(0.3)},
-        privacy={"custom": audit({"gender": entry})},
-    )
 
 
 def test_without_resamples_the_ends_of_the_interval_stand_in() -> None:
@@ -120,12 +98,7 @@ def test_an_epsilon_that_is_not_pure_has_its_delta() -> None:
 @pytest.fixture
 def world(tmp_path: Path) -> tuple[Paper, Path]:
     """Plain leaks 0.60, noisy 0.50, on three seeds."""
-    for method, value in (("plain", 0.60), ("noisy", 0.50)):
-        for seed in range(3):
-            folder = tmp_path / "out" / "synthetic" / method / f"seed={seed}"
-            folder.mkdir(parents=True)
-            attacked(seed, value + 0.001 * seed).save(folder)
-    return Paper.load(str(write(tmp_path / "tiny"))), tmp_path / "out"
+    return Paper.load(str(write(tmp_path / "tiny"))), shelved(tmp_path / "out")
 
 
 def checked(world: tuple[Paper, Path], table: str = "table1", **claim: str) -> Checked:
@@ -166,8 +139,10 @@ def test_floors_and_popularity_are_sides_too(world: tuple[Paper, Path]) -> None:
 def test_a_part_against_a_part(world: tuple[Paper, Path]) -> None:
     found = checked(world, more="plain", part="item", than="noisy", than_part="item", attribute="gender")
     assert found.sentence.startswith(
-        "items of Plain leaks more gender than items of Noisy (macro-F1, ζ = 0.3): yes"
+        "Plain leaks more gender in its items than Noisy in its items (macro-F1, ζ = 0.3): yes"
     )
+    same = checked(world, alike="plain", part="item", than="plain", than_part="item", attribute="gender")
+    assert same.sentence.startswith("Plain leaks gender in its items like in its items (macro-F1, ζ = 0.3)")
 
 
 def test_without_runs_nothing_can_be_checked(tmp_path: Path) -> None:
@@ -216,21 +191,48 @@ def test_two_audits_of_one_method(world: tuple[Paper, Path]) -> None:
     told = replace(paper, audits={**paper.audits, "more": Named("ζ = 0.4")})
     found = checked((told, out), more="plain", than="plain", **GENDER, audit="more", than_audit="custom")
     assert found.verdict == "yes"
+    blind = checked((told, out), more="plain", than="floor", **GENDER, audit="more")
+    assert blind.sentence.startswith(
+        "Plain leaks more gender than the best blind guess (macro-F1, ζ = 0.4, KNN): yes, 0.700 against 0.500"
+    )
     assert found.sentence.startswith(
-        "Plain leaks more gender than Plain (macro-F1, ζ = 0.4 against ζ = 0.3, KNN): yes, 0.700"
+        "Plain leaks more gender at ζ = 0.4 than at ζ = 0.3 (macro-F1, KNN): yes, 0.700"
     )
 
 
-def test_low_leakage_below_popularity_is_not_ranked(world: tuple[Paper, Path]) -> None:
-    _, out = world
-    for seed in range(3):
+def collapse(out: Path, method: str, runs: int) -> None:
+    """The first runs of a method fall below popularity."""
+    for seed in range(runs):
         run = attacked(seed, 0.5)
-        replace(run, utility=replace(run.utility, collapsed=True)).save(
-            out / "synthetic" / "noisy" / f"seed={seed}"
-        )
+        low = replace(run, utility=replace(run.utility, collapsed=True))
+        low.save(out / "synthetic" / method / f"seed={seed}")
+
+
+def test_low_leakage_below_popularity_is_not_ranked(world: tuple[Paper, Path]) -> None:
+    collapse(world[1], "noisy", 3)
     doubt = "; but 3 of the 3 runs of Noisy are below popularity: low leakage is not ranked."
     for told in ({"less": "noisy", "than": "plain"}, {"more": "plain", "than": "noisy"}):
-        assert checked(world, **told, **GENDER).sentence.endswith(doubt)
-    useful = checked(world, more="plain", than="noisy", by="hr@10").sentence
-    assert useful.endswith("; but 3 of the 3 runs of Noisy are below popularity.")
-    assert "below popularity" not in checked(world, more="plain", than="floor", **GENDER).sentence
+        found = checked(world, **told, **GENDER)
+        assert found.sentence.endswith(doubt)
+        assert not found.ranked
+    useful = checked(world, more="plain", than="noisy", by="hr@10")
+    assert useful.sentence.endswith("; but 3 of the 3 runs of Noisy are below popularity.")
+    assert useful.ranked
+    blind = checked(world, more="plain", than="floor", **GENDER)
+    assert "below popularity" not in blind.sentence
+    assert blind.ranked
+
+
+def test_both_sides_below_popularity_are_one_clause(world: tuple[Paper, Path]) -> None:
+    collapse(world[1], "noisy", 1)
+    one = checked(world, less="noisy", than="plain", **GENDER).sentence
+    assert one.endswith("; but 1 of the 3 runs of Noisy is below popularity: low leakage is not ranked.")
+    collapse(world[1], "plain", 1)
+    both = checked(world, less="noisy", than="plain", **GENDER).sentence
+    told = "; but 1 of the 3 runs of Noisy and 1 of the 3 runs of Plain are below popularity"
+    assert both.endswith(f"{told}: low leakage is not ranked.")
+    assert both.count("not ranked") == 1
+
+
+def test_the_only_run_is_not_counted() -> None:
+    assert below({"Noisy": 1}, 1) == "the run of Noisy is below popularity"

@@ -22,16 +22,19 @@ AT_ONCE = 6  # columns beside the first: more do not fit a terminal; ours, their
 
 def print_tables(paper: Paper, told: Sequence[Told], stale: Mapping[str, str]) -> None:
     """Every table with its claims and notes."""
-    from veilrec.reproduction.results import marks
+    from veilrec.reproduction.overview import heading, outcome
+    from veilrec.reproduction.results import gaps, marks
 
     out = console()
     for one in told:
         page = one.page
-        out.print(f"{page.name} on {paper.datasets[page.dataset].label}: {page.table.title}", style="bold")
+        out.print(heading(paper, page), style="bold")
+        for gap in gaps(paper, page):
+            out.print(printable(gap), style="yellow")
         for sheet in one.sheets:
             _print_sheet(out, sheet)
         for claim in one.claims:
-            out.print(printable(claim.sentence), style="bold" if claim.verdict in ("yes", "no") else None)
+            out.print(printable(claim.sentence), style="bold" if outcome(claim) in ("yes", "no") else None)
         for note in [*page.table.notes, *marks(paper, page)]:
             out.print(printable(note), style="dim")
         out.print()

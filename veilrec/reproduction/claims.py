@@ -14,7 +14,7 @@ from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.tables import values_of
-from veilrec.reproduction.words import score_label
+from veilrec.reproduction.words import below, score_label
 from veilrec.result import Result
 
 __all__ = ["Checked", "Verdict", "check", "sides"]
@@ -33,12 +33,15 @@ class Checked:
         difference: The first side minus the second, over seeds and users.
         seeds: How many pairs of runs it rests on.
         sentence: All of it in words.
+        ranked: False where it is about leakage and some run is below popularity: low leakage of a model that
+            learned nothing is no merit.
     """
 
     verdict: Verdict
     difference: Measure | None
     seeds: int
     sentence: str
+    ranked: bool = True
 
 
 def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) -> Checked:
@@ -53,8 +56,10 @@ def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) 
         return Checked("cannot be checked", found, 0, f"{said}: cannot be checked, {why}.")
     seeds = sorted(first.keys() & second.keys())
     numbers = _numbers([first[s].value for s in seeds], [second[s].value for s in seeds], found)
-    verdict, doubts = _verdict(claim, found), "".join(_doubts(paper, claim, runs, seeds))
-    return Checked(verdict, found, len(seeds), f"{said}: {verdict}, {numbers}{doubts}.")
+    low = _below(paper, claim, runs, seeds)
+    verdict, doubts = _verdict(claim, found), "".join(_doubts(claim, low, len(seeds)))
+    sentence = f"{said}: {verdict}, {numbers}{doubts}."
+    return Checked(verdict, found, len(seeds), sentence, ranked=not (low and claim.attribute))
 
 
 def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]:
@@ -115,18 +120,21 @@ def _said(paper: Paper, claim: Claim, what: Quantity, against: Quantity) -> str:
     if not what.attribute:
         word = {"less": "recommends worse than", "more": "recommends better than", "alike": "recommends like"}
         return f"{who} {word[claim.word]} {other} ({score})"
-    attribute = paper.attributes[what.attribute].label
-    audit = " against ".join(dict.fromkeys(paper.audits[one.audit].label for one in (what, against)))
-    by = "" if what.part else f", {paper.attackers[what.attacker].label}"
-    words = {"less": "leaks less {} than", "more": "leaks more {} than", "alike": "leaks {} like"}
-    verb = words[claim.word].format(attribute.lower())
-    if what.part and claim.than_part:
-        who, other = (f"{paper.parts[part].label} of {label}" for part, label in _parts(claim, who, other))
-    return f"{who} {verb} {other} ({score}, {audit}{by})"
+    attribute = paper.attributes[what.attribute].label.lower()
+    verb = f"leaks {attribute}" if claim.alike else f"leaks {claim.word} {attribute}"
+    audits = [paper.audits[name].label for name in dict.fromkeys((what.audit, against.audit))]
+    here, there = (_place(paper, one, apart=len(audits) > 1) for one in (what, against))
+    if claim.who == claim.than and there:
+        other, there = there.lstrip(), ""  # "more in its items than in its layers", not "than itself in"
+    by = [score, *(audits if len(audits) == 1 else [])]
+    by += [] if what.part else [paper.attackers[what.attacker].label]
+    return f"{who} {verb}{here} {'like' if claim.alike else 'than'} {other}{there} ({', '.join(by)})"
 
 
-def _parts(claim: Claim, who: str, other: str) -> list[tuple[str, str]]:
-    return [(claim.part, who), (claim.than_part, other)]
+def _place(paper: Paper, what: Quantity, *, apart: bool) -> str:
+    """Where one side is measured: which part alone, and in which audit where the sides differ in it."""
+    part = f" in its {paper.parts[what.part].label}" if what.part else ""
+    return f"{part} at {paper.audits[what.audit].label}" if apart else part
 
 
 def _other(paper: Paper, claim: Claim) -> str:
@@ -141,15 +149,17 @@ def _numbers(first: list[float], second: list[float], found: Measure) -> str:
     return told.replace("-", "−")
 
 
-def _doubts(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> Iterator[str]:
-    """What a reader must know: one seed, or a model that learned nothing and so leaks nothing."""
-    if len(seeds) == 1:
-        yield "; one seed: another training may differ"
+def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str, int]:
+    """How many runs of each side are below popularity; none are told where popularity is the other side."""
     if claim.than == POPULARITY:
-        return
-    for who, mine in runs.items():
-        low = sum(mine[seed].utility.collapsed for seed in seeds)
-        if low:
-            unranked = ": low leakage is not ranked" if claim.attribute else ""
-            told = f"{low} of the {len(seeds)} runs of {paper.methods[who].label} are below popularity"
-            yield f"; but {told}{unranked}"
+        return {}
+    low = {who: sum(mine[seed].utility.collapsed for seed in seeds) for who, mine in runs.items()}
+    return {paper.methods[who].label: count for who, count in low.items() if count}
+
+
+def _doubts(claim: Claim, low: dict[str, int], seeds: int) -> Iterator[str]:
+    """What a reader must know: one seed, or a model that learned nothing and so leaks nothing."""
+    if seeds == 1:
+        yield "; one seed: another training may differ"
+    if low:
+        yield f"; but {below(low, seeds)}{': low leakage is not ranked' if claim.attribute else ''}"

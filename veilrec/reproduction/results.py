@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from veilrec import __version__
 from veilrec.reproduction.audits import Lack
-from veilrec.reproduction.claims import Checked
+from veilrec.reproduction.missing import missing_lines
+from veilrec.reproduction.overview import SAYS, Told, heading, overview
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.sheets import BELOW, OURS, Sheet
+from veilrec.reproduction.sheets import BELOW, OURS, grid, unmeasured
 from veilrec.reproduction.tables import Page
-from veilrec.reproduction.words import score_label
+from veilrec.reproduction.words import below, score_label, seeds_told
 from veilrec.result import Result
 
-__all__ = ["Told", "markdown", "marks", "plain"]
-
-
-@dataclass(frozen=True)
-class Told:
-    """A table on a dataset with all that is said about it."""
-
-    page: Page
-    sheets: Sequence[Sheet]
-    claims: Sequence[Checked]
+__all__ = ["Told", "gaps", "markdown", "marks", "plain"]
 
 
 def markdown(
@@ -35,14 +25,15 @@ def markdown(
     stale: Mapping[str, str],
     lacks: Sequence[Lack] = (),
 ) -> str:
-    """All tables of a paper, under their datasets, behind a head that says how to read them."""
-    lines = [f"# Results: {paper.title}", "", *_head(paper, told, commands)]
+    """All tables of a paper by dataset, behind a head that says how to read them and what came out."""
+    lines = [f"# Results: {paper.title}", "", *_head(paper, told, commands), "", *overview(paper, told)]
     for dataset in dict.fromkeys(one.page.dataset for one in told):
         lines += ["", f"## {paper.datasets[dataset].label}"]
         for one in told:
             if one.page.dataset == dataset:
                 lines += ["", *_table(paper, one)]
-    lines += ["", "## What is missing", "", *_missing(paper, told, stale, lacks)]
+    pages = [one.page for one in told]
+    lines += ["", "## What is missing", "", *missing_lines(paper, pages, stale, lacks)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -88,52 +79,42 @@ def _made(results: Sequence[Result]) -> str:
 
 def _table(paper: Paper, told: Told) -> list[str]:
     page = told.page
-    lines = [f"### {page.name}: {page.table.title}"]
-    if not any(row.runs for row in page.rows):
-        return [*lines, "", f"Nothing was run yet: {len(page.missing)} runs are missing."]
+    lines = [f"### {heading(paper, page)}"]
+    for gap in gaps(paper, page):
+        lines += ["", gap]
+    if not page.ran:
+        return lines
     for sheet in told.sheets:
         lines += ["", f"**{sheet.title}**", "", *grid(sheet)]
     if told.claims:
-        lines += ["", "What the paper says, on our numbers:", "", *(f"- {c.sentence}" for c in told.claims)]
+        lines += ["", f"{SAYS}:", "", *(f"- {c.sentence}" for c in told.claims)]
     notes = [*page.table.notes, *marks(paper, page)]
     lines += ["", "Notes:", "", *(f"- {note}" for note in notes)] if notes else []
     return lines
 
 
-def grid(sheet: Sheet) -> list[str]:
-    """A sheet as a Markdown table."""
-    rows = [[_cell(cell) for cell in row] for row in (sheet.head, *sheet.rows)]
-    rule = ["---", *["---:"] * (len(sheet.head) - 1)]
-    return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+def gaps(paper: Paper, page: Page) -> list[str]:
+    """What a table does not show at all, in a line each: for its head."""
+    if not page.ran:
+        return [f"Nothing was run yet: {len(page.missing)} runs are missing."]
+    return unmeasured(paper, page)
 
 
 def marks(paper: Paper, page: Page) -> list[str]:
     """What sets rows of this table apart: notes of methods, those below popularity, those with few seeds."""
-    found = [f"{row.label}: {note}" for row in page.rows if (note := paper.methods[row.method].note)]
-    for row in page.rows:
-        if row.collapsed:
-            found.append(f"{row.label}: {row.collapsed} of {len(row.runs)} runs are below popularity.")
-    if page.missing:
-        found.append(f"Missing runs: {', '.join(page.missing)}.")
+    found = [f"{row.label}: {note}" for row in page.ran if (note := paper.methods[row.method].note)]
+    low = {row.label: (row.collapsed, len(row.runs)) for row in page.ran if row.collapsed}
+    found += [f"{_capital(below({who: count}, total))}." for who, (count, total) in low.items()]
+    unrun = [row.label for row in page.rows if not row.runs]
+    found += [f"Not run on {paper.datasets[page.dataset].label}: {'; '.join(unrun)}."] if unrun else []
+    for row in page.ran:
+        if absent := [seed for seed in range(page.seeds) if seed not in row.runs]:
+            found.append(f"{row.label}: without {seeds_told(absent)}.")
     return found
 
 
-def _missing(
-    paper: Paper, told: Sequence[Told], stale: Mapping[str, str], lacks: Sequence[Lack]
-) -> list[str]:
-    names = dict.fromkeys(f"{one.page.dataset}/{name}" for one in told for name in one.page.missing)
-    out = Path("runs") / paper.name  # where runs lie by default: a text must not name one machine's folders
-    lines = [f"- {name}" for name in names]
-    lines += [f"- {one.cell}, audit {one.audit} ({one.why}): `{one.command(out)}`" for one in lacks]
-    lines = lines or ["Nothing: every run of these tables is there."]
-    if stale:
-        lines += ["", "Made with other settings than `paper.toml` asks for by now:", ""]
-        lines += [f"- {name}: {what}" for name, what in stale.items()]
-    return lines
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def plain(told: Told) -> dict[str, Any]:
@@ -172,6 +153,7 @@ def plain(told: Told) -> dict[str, Any]:
             {
                 "sentence": c.sentence,
                 "verdict": c.verdict,
+                "ranked": c.ranked,
                 "difference": c.difference and c.difference._asdict(),
                 "seeds": c.seeds,
             }

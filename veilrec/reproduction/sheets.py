@@ -19,7 +19,7 @@ from veilrec.reproduction.words import (
     signed,
 )
 
-__all__ = ["Sheet", "sheets_of"]
+__all__ = ["BELOW", "OURS", "Sheet", "grid", "sheets_of", "unmeasured"]
 
 OURS, BELOW = "*", "†"  # a row that the paper does not have; one that is below popularity
 COORDINATE = "ε a coordinate"
@@ -35,14 +35,57 @@ class Sheet:
 
 
 def sheets_of(paper: Paper, page: Page) -> list[Sheet]:
-    """The attack by attribute, other scores beside it, and usefulness with what is guaranteed."""
+    """The attack by attribute, other scores beside it, and usefulness with what is guaranteed.
+
+    Rows of which nothing was run are left out, and so is an attack of which nothing was measured.
+    """
+    if not page.ran:
+        return []
     found = []
-    for attribute, columns in page.columns.items():
-        found.append(_attack(paper, page, attribute, columns))
-        if paper.beside:
-            found.append(_beside(paper, page, attribute, columns))
+    for columns in _groups(page):
+        if _measured(page, columns):
+            found.append(_attack(paper, page, columns))
+        others = [what._replace(score=score) for what in columns for score in paper.beside]
+        if there := _measured(page, others):
+            found.append(_beside(paper, page, there))
     useful = _useful(paper, page)
     return [useful, *found] if page.table.utility else [*found, useful]
+
+
+def unmeasured(paper: Paper, page: Page) -> list[str]:
+    """A line for each attack that has no sheet, because no run that is there measured any of it."""
+    found: dict[str, list[str]] = {}
+    for columns in _groups(page):
+        if page.ran and not _measured(page, columns):
+            shown = ", ".join(_heads(paper, columns))
+            label = paper.attributes[columns[0].attribute].label
+            found.setdefault(f"{shown}{_audit(paper, columns)}", []).append(label.lower())
+    return [f"Not measured in these runs: {' and '.join(who)} ({what})." for what, who in found.items()]
+
+
+def grid(sheet: Sheet, left: int = 1) -> list[str]:
+    """A sheet as a Markdown table; the first columns hold words, the others numbers."""
+    rows = [[_cell(cell) for cell in row] for row in (sheet.head, *sheet.rows)]
+    rule = ["---"] * left + ["---:"] * (len(sheet.head) - left)
+    return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _groups(page: Page) -> list[list[Quantity]]:
+    """The columns of each sheet: those of an attribute; where an audit has several, those of one audit."""
+    found: dict[tuple[str, str], list[Quantity]] = {}
+    several = len(page.table.attackers) + len(page.table.parts) > 1
+    for attribute, columns in page.columns.items():
+        for what in columns:
+            found.setdefault((attribute, what.audit if several else ""), []).append(what)
+    return list(found.values())
+
+
+def _measured(page: Page, columns: list[Quantity]) -> list[Quantity]:
+    return [what for what in columns if any(row.entries[what].ours is not None for row in page.ran)]
 
 
 def _label(row: Row) -> str:
@@ -50,30 +93,41 @@ def _label(row: Row) -> str:
 
 
 def _ours(row: Row, what: Quantity) -> str:
-    """Our number; without one, whether runs are missing or did not measure it."""
-    return measured(row.entries[what].ours, UNKNOWN if row.runs else MISSING)
+    return measured(row.entries[what].ours, UNKNOWN)
 
 
-def _column(paper: Paper, what: Quantity) -> str:
-    by = paper.parts[what.part].label if what.part else paper.attackers[what.attacker].label
-    return f"{by}, {paper.audits[what.audit].label}"
+def _audit(paper: Paper, columns: list[Quantity]) -> str:
+    """The audit that all columns share, for the title; nothing where there are several."""
+    audits = list(dict.fromkeys(what.audit for what in columns))
+    return f", {paper.audits[audits[0]].label}" if len(audits) == 1 else ""
 
 
-def _attack(paper: Paper, page: Page, attribute: str, columns: list[Quantity]) -> Sheet:
-    """Ours, theirs and the difference, and ε; columns for which the paper prints nothing have ours alone."""
-    printed = {what for what in columns if any(row.entries[what].theirs is not None for row in page.rows)}
-    head = ["method"]
+def _heads(paper: Paper, columns: list[Quantity]) -> list[str]:
+    """Who attacks, or which part is attacked; and in which audit, where they differ in it."""
+    shared = _audit(paper, columns)
+    found = []
     for what in columns:
-        head += [_column(paper, what), *(["paper", "difference"] if what in printed else [])]
+        by = paper.parts[what.part].label if what.part else paper.attackers[what.attacker].label
+        found.append(by if shared else f"{by}, {paper.audits[what.audit].label}")
+    return found
+
+
+def _attack(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
+    """Ours, theirs and the difference, and ε; columns for which the paper prints nothing have ours alone."""
+    printed = {what for what in columns if any(row.entries[what].theirs is not None for row in page.ran)}
+    head = ["method"]
+    for what, told in zip(columns, _heads(paper, columns), strict=True):
+        head += [told, *(["paper", "difference"] if what in printed else [])]
     rows = []
-    for row in page.rows:
+    for row in page.ran:
         cells = [_label(row)]
         for what in columns:
             entry = row.entries[what]
             cells += [_ours(row, what)]
             cells += [number(entry.theirs), signed(entry.difference)] if what in printed else []
         rows.append([*cells, epsilons(row.runs.values())[0]])
-    title = f"{paper.attributes[attribute].label}: {score_label(paper.score)} of the attack"
+    label = paper.attributes[columns[0].attribute].label
+    title = f"{label}: {score_label(paper.score)} of the attack{_audit(paper, columns)}"
     return Sheet(title, [*head, COORDINATE], [*rows, *_guesses(page, columns, printed)])
 
 
@@ -88,12 +142,12 @@ def _guesses(page: Page, columns: list[Quantity], printed: set[Quantity]) -> lis
     return rows
 
 
-def _beside(paper: Paper, page: Page, attribute: str, columns: list[Quantity]) -> Sheet:
-    shown = [what._replace(score=score) for what in columns for score in paper.beside]
-    there = [what for what in shown if any(row.entries[what].ours is not None for row in page.rows)] or shown
-    head = ["method", *(f"{score_label(what.score)}: {_column(paper, what)}" for what in there)]
-    rows = [[_label(row), *(_ours(row, what) for what in there)] for row in page.rows]
-    return Sheet(f"{paper.attributes[attribute].label}: the same attack by other scores", head, rows)
+def _beside(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
+    heads = zip(columns, _heads(paper, columns), strict=True)
+    head = ["method", *(f"{score_label(what.score)}: {told}" for what, told in heads)]
+    rows = [[_label(row), *(_ours(row, what) for what in columns)] for row in page.ran]
+    label = paper.attributes[columns[0].attribute].label
+    return Sheet(f"{label}: the same attack by other scores{_audit(paper, columns)}", head, rows)
 
 
 def _useful(paper: Paper, page: Page) -> Sheet:
@@ -102,7 +156,7 @@ def _useful(paper: Paper, page: Page) -> Sheet:
     head = ["method", metric, "paper", "difference", "minus popularity", "beats popularity"]
     head += [COORDINATE, "ε an upload", "ε the run", "seeds", "minutes a run (machine as it was)"]
     rows = []
-    for row in page.rows:
+    for row in page.ran:
         entry, results = row.entries[what], list(row.runs.values())
         seeds = f"{len(results)}" if len(results) == page.seeds else f"{len(results)} of {page.seeds}"
         numbers = [_ours(row, what), number(entry.theirs), signed(entry.difference)]

@@ -90,6 +90,11 @@ class Page:
     seeds: int
     missing: list[str]
 
+    @property
+    def ran(self) -> list[Row]:
+        """The rows of which some run is there."""
+        return [row for row in self.rows if row.runs]
+
     def row(self, method: str) -> Row | None:
         """The row of a method."""
         return next((row for row in self.rows if row.method == method), None)

@@ -8,7 +8,17 @@ from typing import Any
 from veilrec.comparison.measures import Measure
 from veilrec.result import Result
 
-__all__ = ["GUESSES", "epsilons", "measured", "minutes", "number", "score_label", "signed"]
+__all__ = [
+    "GUESSES",
+    "below",
+    "epsilons",
+    "measured",
+    "minutes",
+    "number",
+    "score_label",
+    "seeds_told",
+    "signed",
+]
 
 SCORES = {
     "auc": "AUC",
@@ -48,6 +58,20 @@ def number(value: float | None) -> str:
 def signed(value: float | None) -> str:
     """With its sign."""
     return NONE if value is None else f"{value:+.3f}".replace("-", "−")
+
+
+def seeds_told(seeds: Sequence[int]) -> str:
+    """``seed 2``, ``seeds 0, 1, 2``."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(str(seed) for seed in seeds)}"
+
+
+def below(low: Mapping[str, int], total: int) -> str:
+    """How many of the runs of each method are below popularity: ``1 of the 3 runs of A is …``."""
+    told = [
+        f"{count} of the {total} runs of {who}" if total > 1 else f"the run of {who}"
+        for who, count in low.items()
+    ]
+    return f"{' and '.join(told)} {'is' if sum(low.values()) == 1 else 'are'} below popularity"
 
 
 def minutes(results: Iterable[Result]) -> str:

@@ -1,0 +1,234 @@
+"""``RESULTS.md``: the outcome first, nothing that was not measured, and what is missing in few lines."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.reproduction.tiny import attacked, shelved, write
+from veilrec.reproduction.audits import Lack
+from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.claims import check
+from veilrec.reproduction.contents import Named, Table
+from veilrec.reproduction.overview import Told, anchor, overview
+from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.results import markdown, marks
+from veilrec.reproduction.sheets import sheets_of, unmeasured
+from veilrec.reproduction.tables import Page, page_of
+
+World = tuple[Paper, Path]
+LESS = "Noisy leaks less gender than Plain (macro-F1, ζ = 0.3, KNN)"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Plain leaks 0.60, noisy 0.50, on three seeds."""
+    return Paper.load(str(write(tmp_path / "tiny"))), shelved(tmp_path / "out")
+
+
+def changed(world: World, name: str = "table1", **changes: object) -> World:
+    """The same runs under another table, and with a second audit that may be asked for."""
+    paper, out = world
+    table = replace(paper.tables[name], **changes)  # type: ignore[arg-type]
+    audits = {**paper.audits, "more": Named("ζ = 0.4")}
+    return replace(paper, tables={**paper.tables, name: table}, audits=audits), out
+
+
+def page(world: World, name: str = "table1", seeds: int = 3) -> Page:
+    return page_of(world[0], name, "synthetic", Shelf(world[1], seeds))
+
+
+def told(world: World) -> list[Told]:
+    paper, out = world
+
+    def one(name: str, table: Table) -> Told:
+        here = page(world, name)
+        claims = [check(paper, table, claim, "synthetic", Shelf(out, 3)) for claim in table.claims]
+        return Told(here, sheets_of(paper, here), claims)
+
+    return [one(name, table) for name, table in paper.tables.items()]
+
+
+def text(world: World, stale: dict[str, str] | None = None, lacks: list[Lack] | None = None) -> str:
+    return markdown(world[0], told(world), ["a command"], stale or {}, lacks or [])
+
+
+def titles(world: World) -> list[str]:
+    return [sheet.title for sheet in sheets_of(world[0], page(world))]
+
+
+# ---- the outcome
+
+
+def test_claims_are_counted_by_table(world: World) -> None:
+    lines = overview(world[0], told(world))
+    assert lines[2] == "| dataset | table | yes | no | not told apart | not ranked |"
+    assert lines[4:6] == [
+        "| Synthetic | [table1: Two methods](#table1-on-synthetic-two-methods) | 3 | 0 | 1 | 0 |",
+        "| Synthetic | all, each claim once | 3 | 0 | 1 | 0 |",
+    ]
+    assert [line.split(": yes")[0] for line in lines if line.startswith("- ")] == [
+        f"- {LESS}",
+        "- Plain leaks more gender than the best blind guess (macro-F1, ζ = 0.3, KNN)",
+        "- Plain recommends better than popularity (Hit@10)",
+    ]
+    assert "Synthetic, *yes*:" in lines
+    assert "Synthetic, *no*:" not in lines
+
+
+def test_the_same_claim_in_two_tables_is_listed_once(world: World) -> None:
+    claims, attack = world[0].tables["table1"].claims, {"audits": ["custom"], "attackers": ["updates/knn"]}
+    twice = changed(world, "table2", claims=claims[:1], attributes=["gender"], **attack)
+    lines = overview(twice[0], told(twice))
+    assert sum(LESS in line for line in lines) == 1
+    assert lines[5].endswith("(#table2-on-synthetic-with-one-that-cannot-run) | 1 | 0 | 0 | 0 |")
+    assert lines[6].endswith("all, each claim once | 3 | 0 | 1 | 0 |")
+
+
+def test_leakage_below_popularity_is_counted_as_not_ranked(world: World) -> None:
+    run = attacked(0, 0.5)
+    low = replace(run, utility=replace(run.utility, collapsed=True))
+    low.save(world[1] / "synthetic" / "noisy" / "seed=0")
+    lines = overview(world[0], told(world))
+    assert lines[4].endswith("| 2 | 0 | 1 | 1 |")
+    assert not any(LESS in line for line in lines)
+    assert "- 1 of the 3 runs of Noisy is below popularity.\n" in text(world)
+
+
+def test_what_cannot_be_checked_has_a_column_of_its_own(world: World) -> None:
+    shutil.rmtree(world[1] / "synthetic" / "noisy")
+    lines = overview(world[0], told(world))
+    assert lines[2].endswith("| not ranked | cannot be checked |")
+    assert lines[4].endswith("| 2 | 0 | 0 | 0 | 2 |")
+
+
+def test_what_does_not_hold_is_listed_apart(world: World) -> None:
+    claim = replace(world[0].tables["table1"].claims[0], less="", more="noisy")
+    lines = overview((other := changed(world, claims=[claim]))[0], told(other))
+    assert lines[4].endswith("| 0 | 1 | 0 | 0 |")
+    assert lines[lines.index("Synthetic, *no*:") + 2].startswith("- Noisy leaks more gender than Plain")
+
+
+def test_a_paper_without_claims_has_no_overview(world: World) -> None:
+    silent = changed(world, claims=[])
+    assert overview(silent[0], told(silent)) == []
+    assert "What the paper says" not in text(silent)
+
+
+def test_the_overview_stands_before_the_tables_and_its_links_lead_there(world: World) -> None:
+    lines = text(world).splitlines()
+    heads = [line for line in lines if line.startswith("#")]
+    assert heads[1:3] == ["## What the paper says, on our numbers", "## Synthetic"]
+    links = re.findall(r"\]\(#([^)]+)\)", "\n".join(lines))
+    assert set(links) <= {anchor(head.lstrip("# ")) for head in heads}
+    assert anchor("fig6 on ML-1M: Budgets, old & new (ours)") == "fig6-on-ml-1m-budgets-old--new-ours"
+
+
+# ---- nothing that was not measured
+
+
+def test_an_attack_of_which_nothing_was_measured_is_one_line(world: World) -> None:
+    absent = changed(world, audits=["more"])
+    assert titles(absent) == ["Usefulness, and what is guaranteed"]
+    line = "Not measured in these runs: gender (KNN, items, ζ = 0.4)."
+    assert unmeasured(absent[0], page(absent)) == [line]
+    written = text(absent)
+    assert f"### table1 on Synthetic: Two methods\n\n{line}\n\n**Usefulness" in written
+    assert "| not measured" not in written
+
+
+def test_an_attack_of_which_some_was_measured_stays(world: World) -> None:
+    for seed in range(3):
+        replace(attacked(seed, 0.5), privacy={}).save(world[1] / "synthetic" / "noisy" / f"seed={seed}")
+    attack = sheets_of(world[0], page(world))[0]
+    assert [row[:3] for row in attack.rows[:2]] == [
+        ["Plain", "0.601 [0.581, 0.621]", "0.700"],
+        ["Noisy", "not measured", "0.500"],
+    ]
+    assert unmeasured(world[0], page(world)) == []
+
+
+def test_scores_that_no_run_has_make_no_sheet(world: World) -> None:
+    paper, out = world
+    other = replace(paper, beside=["micro_f1"]), out
+    assert titles(other) == ["Gender: macro-F1 of the attack, ζ = 0.3", "Usefulness, and what is guaranteed"]
+
+
+def test_rows_that_nobody_ran_are_named_below(world: World) -> None:
+    shutil.rmtree(world[1] / "synthetic" / "noisy")
+    shutil.rmtree(world[1] / "synthetic" / "plain" / "seed=1")
+    here = page(world)
+    for sheet in sheets_of(world[0], here):
+        assert [row[0] for row in sheet.rows if row[0] in ("Plain", "Noisy")] == ["Plain"]
+    assert marks(world[0], here) == ["Not run on Synthetic: Noisy.", "Plain: without seed 1."]
+
+
+def test_a_table_without_runs_says_so(world: World) -> None:
+    shutil.rmtree(world[1] / "synthetic")
+    assert sheets_of(world[0], page(world)) == []
+    written = text(world)
+    assert "### table1 on Synthetic: Two methods\n\nNothing was run yet: 6 runs are missing.\n" in written
+    assert "\n| Plain" not in written
+
+
+# ---- sheets that can be read
+
+
+def with_more(world: World) -> World:
+    """Every run was audited twice."""
+    for method, value in (("plain", 0.6), ("noisy", 0.5)):
+        for seed in range(3):
+            run, more = attacked(seed, value), attacked(seed, value + 0.1)
+            both = {**run.privacy, "more": more.privacy["custom"]}
+            replace(run, privacy=both).save(world[1] / "synthetic" / method / f"seed={seed}")
+    return changed(world, audits=["custom", "more"])
+
+
+def test_several_columns_an_audit_are_a_sheet_an_audit(world: World) -> None:
+    both = with_more(world)
+    assert titles(both) == [
+        "Gender: macro-F1 of the attack, ζ = 0.3",
+        "Gender: the same attack by other scores, ζ = 0.3",
+        "Gender: macro-F1 of the attack, ζ = 0.4",
+        "Gender: the same attack by other scores, ζ = 0.4",
+        "Usefulness, and what is guaranteed",
+    ]
+    first, _, second, *_ = sheets_of(both[0], page(both))
+    assert first.head == ["method", "KNN", "paper", "difference", "items", "ε a coordinate"]
+    assert second.head == ["method", "KNN", "items", "ε a coordinate"]
+    assert second.rows[0][1] == "0.700 [0.680, 0.720]"
+
+
+def test_one_column_an_audit_is_one_sheet(world: World) -> None:
+    paper, out = with_more(world)
+    attack = sheets_of(paper, page(changed((paper, out), parts=[])))[0]
+    assert attack.title == "Gender: macro-F1 of the attack"
+    assert attack.head[1:5] == ["KNN, ζ = 0.3", "paper", "difference", "KNN, ζ = 0.4"]
+
+
+# ---- what is missing
+
+
+def test_what_is_missing_is_one_line_a_method(world: World) -> None:
+    shutil.rmtree(world[1] / "synthetic" / "noisy" / "seed=1")
+    lacks = [Lack(f"synthetic/plain/seed={seed}", "apm", "not made") for seed in (0, 2)]
+    lacks.append(Lack("synthetic/noisy/seed=2", "apm", "known was 0.4, is 0.1"))
+    stale = {f"synthetic/noisy/seed={seed}": "plan.lr was 1, is 2" for seed in (0, 2)}
+    stale["synthetic/plain/seed=0"] = "plan.lr was 3, is 2"
+    assert text(world, stale, lacks).partition("## What is missing\n\n")[2].splitlines() == [
+        "- Synthetic: Noisy: seed 1",
+        "- Synthetic: Broken: seeds 0, 1, 2",
+        "- Synthetic: Plain, audit apm (not made), seeds 0, 2: "
+        "`veilrec attack runs/tiny/synthetic/plain/seed=0 --preset apm`, and so for each seed",
+        "- Synthetic: Noisy, audit apm (known was 0.4, is 0.1), seed 2: "
+        "`veilrec attack runs/tiny/synthetic/noisy/seed=2 --preset apm`",
+        "",
+        "Made with other settings than `paper.toml` asks for by now:",
+        "",
+        "- Synthetic: Noisy, seeds 0, 2: plan.lr was 1, is 2",
+        "- Synthetic: Plain, seed 0: plan.lr was 3, is 2",
+    ]

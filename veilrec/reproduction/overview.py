@@ -1,0 +1,89 @@
+"""The outcome on one screen: what a paper says, counted by table, and what our numbers tell apart."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from veilrec.reproduction.claims import Checked
+from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.sheets import Sheet, grid
+from veilrec.reproduction.tables import Page
+
+__all__ = ["SAYS", "Told", "anchor", "heading", "outcome", "overview"]
+
+SAYS = "What the paper says, on our numbers"
+UNRANKED = "not ranked"
+ALWAYS, SOMETIMES = ("yes", "no", "not told apart", UNRANKED), ("cannot be checked",)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A table on a dataset with all that is said about it."""
+
+    page: Page
+    sheets: Sequence[Sheet]
+    claims: Sequence[Checked]
+
+
+def outcome(claim: Checked) -> str:
+    """The verdict, unless a run that has not learned leaves it open: then ``not ranked``."""
+    return claim.verdict if claim.ranked or claim.difference is None else UNRANKED
+
+
+def heading(paper: Paper, page: Page) -> str:
+    """``table2 on ML-100K: its title``: no two sections have the same."""
+    return f"{page.name} on {paper.datasets[page.dataset].label}: {page.table.title}"
+
+
+def anchor(title: str) -> str:
+    """Where a link finds a heading: lower case, hyphens for spaces, no other signs."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def overview(paper: Paper, told: Sequence[Told]) -> list[str]:
+    """How many claims hold, by dataset and table, and each of those that hold or do not; else nothing."""
+    claimed = [one for one in told if one.claims]
+    if not claimed:
+        return []
+    shown = [*ALWAYS, *(word for word in SOMETIMES if any(_count(one.claims)[word] for one in claimed))]
+    rows, lists = [], []
+    for dataset in dict.fromkeys(one.page.dataset for one in claimed):
+        mine, label = [one for one in claimed if one.page.dataset == dataset], paper.datasets[dataset].label
+        for one in mine:
+            rows.append([label, _link(paper, one.page), *_numbers(_count(one.claims), shown)])
+        once = {claim.sentence: claim for one in mine for claim in one.claims}
+        rows.append([label, "all, each claim once", *_numbers(_count(once.values()), shown)])
+        lists += _decided(label, once)
+    return [
+        f"## {SAYS}",
+        "",
+        *grid(Sheet("", ["dataset", "table", *shown], rows), left=2),
+        "",
+        "*Not ranked* are claims about leakage in which a run is below popularity. What follows are the "
+        "claims that are *yes* or *no*, each once; the others stand under their tables.",
+        *lists,
+    ]
+
+
+def _decided(label: str, claims: Mapping[str, Checked]) -> list[str]:
+    """The claims of a dataset that our numbers bear out, then those that they speak against."""
+    lines = []
+    for word in ("yes", "no"):
+        found = [sentence for sentence, claim in claims.items() if outcome(claim) == word]
+        lines += ["", f"{label}, *{word}*:", "", *(f"- {one}" for one in found)] if found else []
+    return lines or ["", f"{label}: no claim is *yes* or *no*."]
+
+
+def _link(paper: Paper, page: Page) -> str:
+    return f"[{page.name}: {page.table.title}](#{anchor(heading(paper, page))})"
+
+
+def _count(claims: Iterable[Checked]) -> Counter[str]:
+    return Counter(outcome(claim) for claim in claims)
+
+
+def _numbers(found: Counter[str], shown: Sequence[str]) -> list[str]:
+    return [str(found[word]) for word in shown]
