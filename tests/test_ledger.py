@@ -195,6 +195,12 @@ def test_mechanisms_are_told_by_part() -> None:
     assert all(entry["epsilon_per_coordinate"] == 30 for entry in told.values())
 
 
+@pytest.mark.parametrize(("epsilon", "told"), [(30.0, False), (2.0, False), (1.0, True)])
+def test_where_bits_are_too_few_for_a_small_epsilon_it_is_said(epsilon: float, told: bool) -> None:
+    ledger, _ = watched(fed_of(Laplace(epsilon=epsilon, clip=0.25)), 1)
+    assert any("finitely many bits" in note for note in ledger.summary()["notes"]) == told
+
+
 def test_a_clipped_norm_costs_the_same_however_much_is_sent() -> None:
     defence = Gaussian(clip=0.5, scale=2.0, clip_by="norm", what="change")
     ledger, held = watched(fed_of(defence))

@@ -184,6 +184,50 @@ def test_a_sweep_may_replace_whole_tables(tmp_path: Path) -> None:
     assert [c.name for c in cells] == ["defence=none,seed=0", "defence=Shrink-0.5,seed=0"]
 
 
+SWEPT = """
+[sweep]
+defence = [[{ name = "none" }], [{ name = "apm", low = 3 }]]
+"plan.rounds" = [1, 2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "swept"),
+    [
+        ("defence.0.lwo=3", "defence"),
+        ("defence.0.low=3", "defence"),
+        ("defence=[]", "defence"),
+        ("plan.rounds=5", "plan.rounds"),
+    ],
+)
+def test_a_setting_that_the_sweep_replaces_is_refused(tmp_path: Path, order: str, swept: str) -> None:
+    """It would change no cell, whether it is right or misspelt."""
+    told = complaint(tmp_path, SWEPT, "plan.batch=8", order)
+    fix = f"change it there, or --set sweep.{swept}=…"
+    assert told == f"--set {order}: the sweep of this recipe sets {swept} itself; {fix}"
+
+
+def test_settings_beside_a_sweep_hold(tmp_path: Path) -> None:
+    """So do those of the sweep itself, and those around what it sets."""
+    path = write(tmp_path, SWEPT)
+    sets = ["plan.batch=8", 'sweep.defence=[[{name = "apm", low = 7}]]', "sweep.plan.rounds=[3]"]
+    (cell,) = Recipe.load(path, sets).cells()
+    assert cell.recipe.values["plan"] | {"batch": 8, "rounds": 3} == cell.recipe.values["plan"]
+    assert cell.recipe.values["defence"][0]["low"] == 7.0
+    part = write(tmp_path, '[[defence]]\nname = "apm"\n[sweep]\n"defence.0.low" = [3, 10]\n', "b.toml")
+    for cell in Recipe.load(part, ["defence.0.clip=0.1", "defence.1.name=none"]).cells():
+        assert [d["name"] for d in cell.recipe.values["defence"]] == ["APM", "none"]
+        assert cell.recipe.values["defence"][0]["clip"] == 0.1
+    assert len(Recipe.load(path, ["sweep={}", "defence.0.name=apm"]).cells()) == 1
+
+
+def test_a_sweep_on_top_is_in_the_way_too(tmp_path: Path) -> None:
+    told = complaint(tmp_path, TEXT, "plan.lr.user=2", "sweep.plan.lr=[0.1, 0.2]")
+    assert told.startswith("--set plan.lr.user=2: the sweep of this recipe sets plan.lr itself; ")
+    beside = ["sweep.plan.lr.user=[1, 2]", "plan.lr.item=2"]
+    assert len(Recipe.load(write(tmp_path, TEXT), beside).cells()) == 2
+
+
 def test_a_plain_recipe_is_its_own_cell(tmp_path: Path) -> None:
     recipe = Recipe.load(write(tmp_path, TEXT))
     assert [cell.recipe for cell in recipe.cells()] == [recipe]
@@ -234,6 +278,35 @@ def test_errors_name_the_line_or_the_argument(tmp_path: Path) -> None:
     )
     sweep = "[sweep]\nplan.rounds = [1, 0]\n"
     assert complaint(tmp_path, sweep).endswith("plan.rounds: 0 is too few; give 1 or more")
+
+
+def test_errors_of_a_defence_name_its_place(tmp_path: Path) -> None:
+    """Whatever the defence itself refuses, not only what the kinds of its options rule out."""
+    two = '[[defence]]\nname = "apm"\n[[defence]]\nname = "laplace"\nclip = 1e40\n'
+    words = "1e+40 is too large for float32; give a number from 1e-15 to 1e+15"
+    assert complaint(tmp_path, two) == f"a.toml:5: defence.1.clip: {words}"
+    told = complaint(tmp_path, two, "defence.1.clip=-1")
+    assert told.startswith("--set defence.1.clip=-1: -1.0 is no bound; ")
+    sweep = '[sweep]\ndefence = [[], [{ name = "gaussian", clip = 1e40 }]]\n'
+    assert complaint(tmp_path, sweep) == f"a.toml:2: sweep.defence.0.clip: {words}"
+
+
+@pytest.mark.parametrize("name", ["apm", "fednews", "gaussian", "laplace"])
+@pytest.mark.parametrize(
+    ("clip", "words"),
+    [
+        ("1e40", "1e+40 is too large for float32"),
+        ("1e-40", "1e-40 is too small for float32"),
+        ("nan", "nan is no amount"),
+        ("inf", "inf is no amount"),
+        ("-1", "-1.0 is no bound"),
+        ("0", "0.0 is no bound"),
+    ],
+)
+def test_a_clip_that_will_not_do_is_told_before_anything_runs(name: str, clip: str, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Recipe.load(None, [f"defence.0.name={name}", f"defence.0.clip={clip}"])
+    assert str(caught.value).startswith(f"--set defence.0.clip={clip}: {words}; give a ")
 
 
 def test_errors_of_a_run_are_placed_too(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 from veilrec.defence import Defence
 from veilrec.defences.blurring import widen
 from veilrec.defences.noise import Noise, Noisy, check_amounts, every_row, values
+from veilrec.defences.sampling import lattice
 from veilrec.errors import BadInput, nearest
 from veilrec.mechanism import Mechanism, exact
 from veilrec.model import Device, Recommender
@@ -96,6 +97,9 @@ class APM(Noisy):
         if not self.low <= self.most < float("inf"):
             what = f"{self.most:g} is below low" if self.most < self.low else f"{self.most:g} is no ε"
             raise BadInput("defence.high", what, f"give a finite number, {self.low:g} or more")
+        high = "low" if self.high is None else "high"
+        for where, epsilon in (("low", self.low), (high, self.most)):
+            lattice(2 * exact(self.clip) / exact(epsilon), exact(self.clip), f"defence.{where}")
         if self.every == "epoch" and self.what == "gradients":
             raise BadInput("defence.every", "gradients are measured once", 'set it to "upload"')
         for where, names in (("order", self.ranking), ("components", self.components.values())):

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from veilrec.defences.noise import Noise, Noisy, check_amounts
+from veilrec.defences.sampling import lattice
 from veilrec.mechanism import exact, gaussian_ratio
 
 __all__ = ["Gaussian"]
@@ -52,6 +53,8 @@ class Gaussian(Noisy):
 
     def __post_init__(self) -> None:
         check_amounts(self.clip, self.scale, self.epsilon)
+        if scale := self.noise.scale_of(""):
+            lattice(scale, self.noise.clip, "defence.scale" if self.epsilon is None else "defence.epsilon")
 
     @cached_property
     def noise(self) -> Noise:

@@ -32,6 +32,7 @@ from veilrec.protocol import Protocol
 
 __all__ = ["Noise", "check_amounts"]
 
+LEAST, MOST = 1e-15, 1e15  # a clip: weights are multiplied and squared in float32 wherever they go
 BELOW = 1 - 2.0**-20  # a clipped norm is a little shorter than its bound, so that rounding keeps it within
 
 
@@ -244,13 +245,16 @@ def bound(clip: Fraction, dtype: torch.dtype) -> float:
 
 
 def check_amounts(clip: float, scale: float | None, epsilon: float | None) -> None:
-    """Refuse bounds and scales that mean nothing.
+    """Refuse bounds and scales that mean nothing; whether they go together is for `lattice` to say.
 
     Raises:
         BadInput: Naming the option.
     """
     if not 0 < clip < math.inf:
         raise BadInput("defence.clip", f"{clip} is no bound", "give a number above 0")
+    if not LEAST <= clip <= MOST:
+        what = f"{clip:g} is too {'large' if clip > MOST else 'small'} for float32"
+        raise BadInput("defence.clip", what, f"give a number from {LEAST:g} to {MOST:g}")
     if scale is not None and epsilon is not None:
         raise BadInput("defence.epsilon", "there is a scale as well", "keep one of the two")
     if scale is not None and not 0 <= scale < math.inf:

@@ -2,9 +2,10 @@
 
 A number is made of 31 bits of magnitude and one of sign. A magnitude whose ten leading bits are all zero (one
 in 1,024) stands for "at least ten halvings", and an exponential law has no memory: what lies beyond is drawn
-anew, with as many bits as before. So no step of the lattice is impossible, however far out; and where a scale
-has 1,024 to 2,048 steps, which is wherever it is no larger than the clip, each has its probability to within
-about a thousandth of it. A scale of many times the clip has more steps, and is coarser.
+anew, with as many bits as before. So no step of the lattice is impossible, however far out; and since a scale
+has 4,096 steps at most, a step has its probability to within a thousandth of it up to one scale away, and to
+within a hundredth up to ten halvings. So no output tells more than 0.01 beyond ε: a thousandth of it where a
+scale is no more than the clip, but as much as ε itself where it is some hundreds of times the clip.
 
 Arrays are numpy's, whose loops are faster than torch's on a CPU; `on_gpu` is the same for a GPU.
 """
@@ -22,6 +23,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from veilrec.errors import BadInput
 from veilrec.keys import FIRST, GOLDEN, SECOND, WORD, hash_text
 
 __all__ = ["Lattice", "Sampler", "Seeded", "System", "lattice"]
@@ -37,6 +39,9 @@ HALVINGS = 10  # leading zeros of a magnitude at which it is drawn anew
 RARE = 2.0**-HALVINGS
 LARGEST = 1 << 23  # steps: float32 is exact up to there, and one bit beyond
 LONG = 4096  # words
+FINEST = 4096  # steps of a scale: beyond, 31 bits would tell too few apart
+WIDEST = 2000  # clips in a scale: beyond, a clip might be less than a step
+NARROWEST = 10**6  # scales in a clip: beyond, a scale might be less than a step
 TAIL = hash_text("tail") | 1
 MIX = ((np.uint64(30), np.uint64(FIRST)), (np.uint64(27), np.uint64(SECOND)), (np.uint64(31), None))
 UNIT, ONE_IN = np.float32(2.0**-31), np.float32(RARE)
@@ -55,14 +60,25 @@ class Lattice:
     most: int
 
 
-def lattice(scale: Fraction, clip: Fraction) -> Lattice:
+def lattice(scale: Fraction, clip: Fraction, where: str = "defence.scale") -> Lattice:
     """The lattice of a noise: it hangs on the scale and the clip, never on what is clipped.
 
-    A step is at most 1/1,024 of the scale and of the clip, so that rounding is lost in the noise. It is at
-    least so large that the clip has no more than 2²² steps and that what is not drawn anew stays below that.
+    A step is at most 1/1,024 of the scale and of the clip, so that rounding is lost in the noise. Where one
+    is many times the other it is larger: a scale has no more than 4,096 steps, and a clip no more than 2²².
+
+    Raises:
+        BadInput: Where one of them would be less than a step; `where` is the option that decides the scale,
+            which may be an ε: then the scale goes with the clip, and another clip would not help.
     """
+    given = where == "defence.scale"
+    if scale > WIDEST * clip:
+        what = f"the noise is more than {WIDEST:,} times the clip"
+        raise BadInput(where, what, "lower it, or raise the clip" if given else "give a larger ε")
+    if scale * NARROWEST < clip:
+        what = "the noise is less than a millionth of the clip"
+        raise BadInput(where, what, "raise it, or lower the clip" if given else "give a smaller ε")
     fine = min(scale, clip) / 1024
-    coarse = max(scale / (1 << 19), clip / (1 << 22))
+    coarse = max(scale / FINEST, clip / (1 << 22))
     step = _power(fine)
     while step < coarse:
         step *= 2

@@ -101,6 +101,7 @@ class Recipe:
         try:
             _ask_for_plugins(source.raw.get("plugin"))
             sweep = _sweep(source.raw.get("sweep", {}))
+            _refuse_idle(source.orders, sweep)
             first = source.without("sweep")
             for key, choices in sweep.items():
                 first = first.put(key, choices[0], SWEEP)
@@ -198,6 +199,15 @@ def _sweep(table: Any) -> dict[str, list[Any]]:
 
     walk("", table)
     return found
+
+
+def _refuse_idle(orders: Mapping[str, str], sweep: Mapping[str, Any]) -> None:
+    """Refuse a ``--set`` of what the sweep sets in every cell: right or misspelt, it would do nothing."""
+    for key, order in orders.items():
+        for swept in sweep:
+            if f"{key}.".startswith(f"{swept}."):
+                what = f"the sweep of this recipe sets {swept} itself"
+                raise BadInput(f"--set {order}", what, f"change it there, or --set sweep.{swept}=…")
 
 
 def _ask_for_plugins(tables: Any) -> None:

@@ -75,7 +75,16 @@ def _looked_for(name: str, data_dir: Path | None) -> Path:
 
 
 def _one(section: str, place: int, table: Mapping[str, Any]) -> Any:
-    return catalogue.build(LISTED[section], table["name"], rest(table), f"{section}.{place}")
+    """An entry of a list; it knows its section but not its place, so that errors are given that here."""
+    where = f"{section}.{place}"
+    try:
+        return catalogue.build(LISTED[section], table["name"], rest(table), where)
+    except BadInput as error:
+        key, _, said = str(error).partition(": ")
+        option = key.removeprefix(f"{section}.")
+        if option == key or option.split(".")[0].isdecimal():
+            raise
+        raise BadInput(f"{where}.{option}", said) from error
 
 
 def _attacks(tables: Sequence[Mapping[str, Any]]) -> Values:

@@ -29,6 +29,7 @@ TOUCHED = "the set of touched rows is in the clear: noise is on the rows that ar
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
 EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
 POSTED = "what consenting users post is in the clear"
+FINITE = "noise is made of finitely many bits: where λ is above the clip, the ε of a value may be 0.01 more"
 
 
 def tell(ledger: Ledger) -> dict[str, Any]:
@@ -112,7 +113,8 @@ def _notes(ledger: Ledger) -> list[str]:
     touched = any(m.table is not None and m.rows == "touched" for m in ledger.counted)
     twice = len(ledger.counted) < len(ledger.declared)
     epochs = any(m.every == "epoch" for m in ledger.counted)
-    told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: ledger.posts}
+    finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
+    told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: ledger.posts, FINITE: finite}
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 
