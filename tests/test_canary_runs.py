@@ -268,8 +268,9 @@ def test_a_device_of_its_own_tells_no_more(tmp_path: Path, capfd: pytest.Capture
     for client in (0, 7, 40):
         place = tmp_path / str(client)
         node.provision(fed, state, client, recipe.toml(), place)
-        documents[f"letter to {client}"] = letter = node.letter(fed, state, client)
         for round in range(2):
+            letter = node.letter(fed, replace(state, round=round), client)
+            documents[f"letter {round} to {client}"] = letter
             canaries.numbers(f"user {client}", tensors.read(place / node.OWN)["own/user"])
             documents[f"upload {round} of {client}"] = node.answer(place, letter)
         canaries.numbers(f"user {client}", tensors.read(place / node.OWN)["own/user"])

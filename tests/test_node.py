@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from veilrec import catalogue, node, plugins, wire
-from veilrec.params import Rows
+from veilrec import catalogue, node, plugins, tensors, wire
+from veilrec.clients import Clients
+from veilrec.defences.f_gerai import FGERAI
+from veilrec.disk import write_json
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+from veilrec.keys import Keys
+from veilrec.params import Params, Rows
+from veilrec.protocol import State
 from veilrec.recipe import Recipe
 from veilrec.rounds import Federation
 from veilrec.uploads import Exchange
@@ -45,6 +53,7 @@ NOISY = {  # in float64: what is rounded to a lattice must fall on the same side
     "APM": "{name = 'apm'}",
     "APM after every epoch": "{name = 'apm', every = 'epoch', rows = 'touched'}",
     "Gaussian, norm": "{name = 'gaussian', clip_by = 'norm', what = 'change'}",
+    "F-GERAI and F-DPMF": "{name = 'f_gerai'}, {name = 'f_dpmf', clients = 60}",
 }
 
 PLUGIN = """
@@ -57,11 +66,12 @@ __all__ = ["Sociable"]
 
 @dataclass(frozen=True)
 class Sociable(Defence):
-    'Forgets every other event before training, and is drawn to what others have posted.'
+    'Forgets some events before training, and is drawn to what others have posted.'
 
     def prepare(self, clients, keys):
-        kept = torch.arange(len(clients.log)) % 2 == 0
-        return replace(clients, log=clients.log.take(kept))
+        log = clients.log
+        drawn = keys.fold(clients.tags).value[log.user] + log.item  # whoever else is there
+        return replace(clients, log=log.take(drawn % 3 > 0))
 
     def publish(self, model, device):
         return {"vector": model.user, "label": device.batch.attributes["gender"]}
@@ -88,7 +98,43 @@ def alone(store: Path, message: bytes, *more: str) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())
 def test_a_process_of_its_own_uploads_what_the_engine_records(sets: list[str], tmp_path: Path) -> None:
-    uploads_agree(sets, tmp_path)
+    uploads_agree(sets, tmp_path, "--seeded")
+
+
+def test_a_real_device_draws_items_that_no_seed_decides(tmp_path: Path) -> None:
+    """Else the server could draw the untouched items again, and know the other rows for touched."""
+    engine, recipe = federation(SETS["FedMF, weights"])
+    state, rows = engine.start(), []
+    message, schema = node.letter(engine, state, CLIENT), engine.protocol.schema(engine.model, torch.float32)
+    for k, seeded in enumerate((False, False, True, True)):
+        node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
+        item = wire.decode(node.answer(tmp_path / str(k), message, seeded=seeded), schema)["item"]
+        assert isinstance(item, Rows)
+        rows.append(set(item.row.tolist()))
+    touched = set(engine.clients.log.item[engine.clients.log.user == CLIENT].tolist())
+    assert all(touched < each for each in rows)
+    assert rows[2] == rows[3]
+    assert all(rows[a] != rows[b] for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_a_round_is_answered_once(seeded: bool, tmp_path: Path) -> None:
+    """Who could ask for it again would average the noise away."""
+    engine, recipe = federation(noisy(NOISY["Laplace, touched rows"]))
+    state = engine.start()
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.answer(tmp_path, letters(engine, state)[1], seeded=seeded)
+    before = files(tmp_path)
+    for message in letters(engine, state)[:2]:
+        with pytest.raises(BadInput, match="this device has answered round 2; send a later one"):
+            node.answer(tmp_path, message, seeded=seeded)
+    assert files(tmp_path) == before
+    node.answer(tmp_path, letters(engine, state)[2], seeded=seeded)
+
+
+def letters(engine: Federation, state: State) -> list[bytes]:
+    """What is sent in three rounds in which nothing changes."""
+    return [node.letter(engine, replace(state, round=state.round + k), CLIENT) for k in range(3)]
 
 
 def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(tmp_path: Path) -> None:
@@ -97,7 +143,9 @@ def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(tmp
     loaded = catalogue.load_plugin(plugin)
     try:
         sets = [*SETS["FedMF, weights"], "defence=[{name = 'Sociable'}]"]
-        uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin))
+        uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin), "--seeded")
+        engine, _ = federation(sets)
+        assert len(engine.clients.log) < len(engine.given.log)  # it did forget
     finally:
         plugins.forget(loaded.path)
 
@@ -122,10 +170,15 @@ def test_a_real_device_draws_noise_that_no_seed_decides(defence: str, tmp_path: 
         answer = node.answer(tmp_path / str(k), message, seeded=seeded)
         item = wire.decode(answer, engine.protocol.schema(engine.model, engine.plan.dtype))["item"]
         assert isinstance(item, Rows)
-        sent.append(item.value)
-    assert torch.equal(sent[2], sent[3])
+        sent.append(
+            {int(row): tuple(value.tolist()) for row, value in zip(item.row, item.value, strict=True)}
+        )
+    assert sent[2] == sent[3]
     for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert float((sent[a] == sent[b]).double().mean()) < 0.05
+        common = sent[a].keys() & sent[b].keys()
+        equal = [x == y for row in common for x, y in zip(sent[a][row], sent[b][row], strict=True)]
+        assert len(common) > 10
+        assert sum(equal) < 0.05 * len(equal)
 
 
 def test_a_real_device_is_the_default_of_the_command(tmp_path: Path) -> None:
@@ -136,8 +189,224 @@ def test_a_real_device_is_the_default_of_the_command(tmp_path: Path) -> None:
     for k, more in enumerate(([], ["--seeded"], ["--seeded"])):
         node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
         answers.append(alone(tmp_path / str(k), message, *more).stdout)
-    assert answers[0] != answers[1] == answers[2]
-    assert len(answers[0]) == len(answers[1])
+    assert b"" != answers[0] != answers[1] == answers[2] != b""
+
+
+# What a defence draws once and keeps.
+
+GERAI = [
+    "model.name='FedGCN'",
+    "model.dim=8",
+    "model.head=[8]",
+    "data.include_private_features=true",
+    "defence=[{name = 'f_gerai', epsilon = 40.0}]",
+]
+DPMF = [*SETS["FedMF, weights"], "defence=[{name = 'f_dpmf', clients = 60}]"]
+BOTH = [*GERAI[:4], "defence=[{name = 'f_dpmf', clients = 60}, {name = 'f_gerai', epsilon = 40.0}]"]
+KEEPING = {"f_gerai": GERAI, "f_dpmf": DPMF, "both": BOTH}
+EXACT = ["plan.chunk=1"]  # a sum over a cohort of one: no bit may differ
+keeping = pytest.mark.parametrize("sets", KEEPING.values(), ids=KEEPING.keys())
+
+
+@keeping
+def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_path: Path) -> None:
+    """From before the first round, and from the store of somebody who has taken part."""
+    engine, recipe = federation([*sets, *EXACT])
+    state = engine.start()
+    for round in range(3):
+        if round < 2:
+            node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(round))
+        message, seen = node.letter(engine, state, CLIENT), list[Exchange]()
+        state = engine.run(state, rounds=1, watch=[seen.append])
+        for store in sorted(tmp_path.iterdir()):
+            assert node.answer(store, message, seeded=True) == wire.encode(of_client(seen, CLIENT))
+
+
+def drawn_by_the_simulation(engine: Federation) -> dict[str, bytes]:
+    """What must not be on a device, since the seed decides it: its keys, and its features when blurred."""
+    own = engine.start().devices.get(torch.tensor([CLIENT]))
+    found = {name: bytes(tensors.raw(value)) for name, value in own.items() if name.endswith(".key")}
+    features = engine.clients.log.features
+    if features is not None and "f_gerai.key" in found:
+        found["features"] = bytes(tensors.raw(features[CLIENT]))
+    return found
+
+
+def faults(engine: Federation, store: Path) -> list[str]:
+    """What of it lies in a store."""
+    held = b"".join(path.read_bytes() for path in sorted(store.iterdir()))
+    return [name for name, data in drawn_by_the_simulation(engine).items() if data in held]
+
+
+KEYS = {"f_gerai": ["f_gerai.key", "features"], "f_dpmf": ["f_dpmf.key"]}
+KEYS["both"] = [*KEYS["f_dpmf"], *KEYS["f_gerai"]]
+
+
+@pytest.mark.parametrize("rounds", [0, 2])
+@pytest.mark.parametrize("name", KEEPING)
+def test_no_store_comes_with_what_the_simulation_drew(name: str, rounds: int, tmp_path: Path) -> None:
+    engine, recipe = federation(KEEPING[name])
+    assert sorted(drawn_by_the_simulation(engine)) == sorted(KEYS[name])
+    state = engine.run(engine.start(), rounds=rounds)
+    for seeded in (False, True):
+        store = tmp_path / str(seeded)
+        node.provision(engine, state, CLIENT, recipe.toml(), store)
+        assert faults(engine, store) == []
+        for message in letters(engine, state)[:2]:
+            node.answer(store, message, seeded=seeded)
+        assert sorted(faults(engine, store)) == (sorted(KEYS[name]) if seeded else [])
+
+
+def test_planted_a_store_that_comes_with_the_key_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def everything(engine: Federation, state: State, client: int) -> Params:
+        return {f"own/{n}": v[0] for n, v in state.devices.get(torch.tensor([client])).items()}
+
+    engine, recipe = federation(BOTH)
+    monkeypatch.setattr(node, "_weights", everything)
+    node.provision(engine, engine.start(), CLIENT, recipe.toml(), tmp_path)
+    assert sorted(faults(engine, tmp_path)) == ["f_dpmf.key", "f_gerai.key"]
+
+
+def test_also_no_key_that_the_system_gave_to_the_simulation(tmp_path: Path) -> None:
+    """Whoever provisions devices would know it."""
+    _, recipe = federation(DPMF)
+    experiment = recipe.experiment()
+    engine = replace(experiment, defence=experiment.defence.on_device()).federation()
+    node.provision(engine, engine.start(), CLIENT, recipe.toml(), tmp_path)
+    assert "own/f_dpmf.key" not in tensors.read(tmp_path / node.OWN)
+
+
+def test_planted_a_store_that_comes_with_blurred_features_is_found(tmp_path: Path) -> None:
+    engine, recipe = federation(GERAI)
+    planted = replace(engine, given=engine.clients)
+    node.provision(planted, engine.start(), CLIENT, recipe.toml(), tmp_path)
+    assert faults(engine, tmp_path) == ["features"]
+
+
+@keeping
+def test_two_stores_of_one_user_draw_for_themselves_and_once(sets: list[str], tmp_path: Path) -> None:
+    engine, recipe = federation(sets)
+    state = engine.start()
+    first, second, _ = letters(engine, state)
+    held, answers = [], []
+    for k, seeded in enumerate((False, False, True)):
+        store = tmp_path / str(k)
+        node.provision(engine, state, CLIENT, recipe.toml(), store)
+        answers.append(node.answer(store, first, seeded=seeded))
+        held.append(once(store))
+        node.answer(store, second, seeded=seeded)
+        assert same(once(store), held[-1]) == set(held[-1])  # kept for the next round
+    raw = engine.given.log.features
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert same(held[a], held[b]) == set()
+        assert answers[a] != answers[b]
+        assert "features" not in held[a] or (
+            raw is not None and not torch.equal(held[a]["features"], raw[CLIENT])
+        )
+
+
+def once(store: Path) -> Params:
+    """What a store holds that is drawn once."""
+    own = tensors.read(store / node.OWN)
+    blurred = "own/f_gerai.key" in own
+    return {n: v for n, v in own.items() if n.endswith(".key") or (n == "features" and blurred)}
+
+
+def same(a: Params, b: Params) -> set[str]:
+    """The names under which two stores agree."""
+    assert a.keys() == b.keys() != set()
+    return {name for name in a if torch.equal(a[name], b[name])}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["seeded first", "system first"])
+@pytest.mark.parametrize("defence", ["{name = 'f_dpmf'}", NOISY["Laplace, touched rows"]])
+def test_a_store_stays_with_the_kind_of_noise_that_it_began_with(
+    defence: str, first: bool, tmp_path: Path
+) -> None:
+    """Else noise that anybody can take away would pass for private."""
+    engine, recipe = federation(noisy(defence))
+    state = engine.start()
+    message, later, _ = letters(engine, state)
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.answer(tmp_path, message, seeded=first)
+    before = files(tmp_path)
+    with pytest.raises(BadInput, match="from the experiment's seed" if first else "leave out --seeded"):
+        node.answer(tmp_path, later, seeded=not first)
+    assert files(tmp_path) == before
+    node.answer(tmp_path, later, seeded=first)
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.answer(tmp_path, message, seeded=not first)  # a new store is free again
+
+
+@keeping
+def test_a_first_answer_that_fails_draws_nothing_that_stays(sets: list[str], tmp_path: Path) -> None:
+    engine, recipe = federation(sets)
+    state = engine.start()
+    message = node.letter(engine, state, CLIENT)
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    before = files(tmp_path)
+    for seeded in (True, False):
+        with pytest.raises(BadInput, match="message"):
+            node.answer(tmp_path, message[:-7], seeded=seeded)
+        assert files(tmp_path) == before
+    node.answer(tmp_path, message)
+    assert faults(engine, tmp_path) == []
+
+
+def files(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.iterdir()}
+
+
+def test_a_device_prepares_all_that_its_user_brought_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`prepare` sees the user's part of the log, ids of items and texts apart; and it sees it once."""
+    seen: list[Interactions] = []
+
+    def spy(self: FGERAI, clients: Clients, keys: Keys) -> Clients:
+        seen.append(clients.log)
+        return clients
+
+    engine, recipe = federation(GERAI)
+    whole, state = engine.given.log, engine.start()
+    monkeypatch.setattr(FGERAI, "prepare", spy)
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    for message in letters(engine, state)[:2]:
+        node.answer(tmp_path, message)
+    (log,), own = seen, whole.user == CLIENT
+    assert log.user_ids == [whole.user_ids[CLIENT]]
+    assert (log.n_users, log.n_items) == (1, whole.n_items)
+    for name in ("item", "rating", "time"):
+        mine, theirs = getattr(log, name), getattr(whole, name)
+        assert (mine is None) == (theirs is None)
+        assert mine is None or torch.equal(mine, theirs[own])
+    assert log.features is not None
+    assert whole.features is not None
+    assert torch.equal(log.features, whole.features[[CLIENT]])
+    for ours, others in ((log.attributes, whole.attributes), (log.values, whole.values)):
+        assert ours.keys() == others.keys() != set()
+        assert all(torch.equal(ours[n], others[n][[CLIENT]]) for n in ours)
+    assert log.feature_names == list(whole.feature_names)
+    assert log.classes == {name: list(classes) for name, classes in whole.classes.items()}
+
+
+def test_a_store_of_the_first_version_is_refused(tmp_path: Path) -> None:
+    """It held a key that the simulation had drawn."""
+    engine, recipe = federation(SETS["FedMF, weights"])
+    state = engine.start()
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    write_json(tmp_path / node.CARD, {"user": engine.clients.name(CLIENT), "items": 90})
+    with pytest.raises(BadInput, match="a store of another version; provision it anew"):
+        node.answer(tmp_path, node.letter(engine, state, CLIENT))
+
+
+def test_a_federation_keeps_the_clients_it_was_given_without_a_copy() -> None:
+    engine, _ = federation(BOTH)  # whose `prepare` counts events, and blurs
+    for name in ("user", "item"):
+        assert getattr(engine.given.log, name).data_ptr() == getattr(engine.clients.log, name).data_ptr()
+    assert not {"events", "sizes"} & vars(engine.given).keys()  # nothing was worked out of them and kept
 
 
 def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:
@@ -146,10 +415,8 @@ def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:
     state = engine.start()
     node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
     for _ in range(2):
-        message, seen = node.letter(engine, state, CLIENT), []
-        recorded = engine.rounds(state, until=state.round + 1, watch=[seen.append])
-        state, _ = next(recorded)
-        recorded.close()
+        message, seen = node.letter(engine, state, CLIENT), list[Exchange]()
+        state = engine.run(state, rounds=1, watch=[seen.append])
         upload = of_client(seen, CLIENT)
         answer = alone(tmp_path, message, *more)
         assert answer.returncode == 0, answer.stderr.decode()
@@ -181,8 +448,6 @@ def compare(value: torch.Tensor | Rows, other: torch.Tensor | Rows, bar: float) 
 
 
 def test_the_store_holds_one_persons_events_and_labels(tmp_path: Path) -> None:
-    from veilrec import tensors
-
     engine, recipe = federation(SETS["FedMF, weights"])
     node.provision(engine, engine.start(), 3, recipe.toml(), tmp_path)
     own, log = tensors.read(tmp_path / node.OWN), engine.clients.log
@@ -206,7 +471,7 @@ def test_a_bad_message_is_refused_in_one_line_and_changes_nothing(
     node.provision(engine, state, 3, recipe.toml(), tmp_path)
     message = node.letter(engine, state, CLIENT)
     other = wire.encode({"item": torch.zeros(90, 4), "round": torch.tensor(0, dtype=torch.int32)})
-    sent = {"cut": message[:-7], "another model's": other}.get(broken, broken)  # type: ignore[call-overload]
+    sent = {"cut": message[:-7], "another model's": other}.get(broken, broken)  # type: ignore[arg-type]
     before = (tmp_path / node.OWN).read_bytes()
     answer = alone(tmp_path, sent)
     assert (answer.returncode, answer.stdout) == (2, b"")

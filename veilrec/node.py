@@ -2,8 +2,10 @@
 
 Run as ``python -m veilrec.node STORE < message > upload`` it is a process of its own that holds one
 device's data and nothing else. It does what the engine does for a cohort of one, so a deployment is a thin
-wrapper around it. Noise is the operating system's, which nobody can repeat; with ``--seeded`` it is that of
-the simulation, to compare the two.
+wrapper around it. Noise, and what is drawn for a pass, are the operating system's, which nobody can repeat;
+with ``--seeded`` they are the simulation's, to compare the two. What a defence draws once and keeps is drawn
+in the device's first round, and a store stays with the kind of noise that it began with. No round is answered
+twice.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from veilrec.clients import Clients
 from veilrec.disk import atomic, read_json, write_json
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
+from veilrec.keys import Keys
 from veilrec.model import made
 from veilrec.params import Message, Params
 from veilrec.protocol import State
@@ -34,6 +37,9 @@ __all__ = ["answer", "letter", "main", "provision"]
 
 RECIPE, CARD, OWN = "recipe.toml", "node.json", "own.safetensors"
 POST = "post/"  # before the names of what consenting users have posted
+VERSION = 2  # of a store; in those before it the simulation had drawn what a defence keeps
+SEEDED = "seeded"  # how a store's noise was drawn; not there until the first answer
+ROUND = "round"  # the last one that was answered
 USAGE = "python -m veilrec.node STORE [--seeded] [--plugin FILE]…"
 
 
@@ -48,28 +54,49 @@ def letter(federation: Federation, state: State, client: int) -> bytes:
 def provision(federation: Federation, state: State, client: int, recipe: str, folder: Path) -> None:
     """Write the store of one simulated phone: its own events, labels, weights and settings, nobody else's.
 
-    The events are those after `Defence.prepare`, which is therefore not done again on the device.
+    Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
+    defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients, log = federation.clients, federation.clients.log
+    clients, log = federation.given, federation.given.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
-    alone = torch.tensor([client], device=clients.seats.device)
     user = int(clients.seats[client, 0])
-    own = {f"own/{name}": value[0] for name, value in state.devices.get(alone).items()}
-    own["item"] = log.item[log.user == user]
-    own |= {f"attribute/{name}": label[user] for name, label in log.attributes.items()}
-    own |= {f"consent/{name}": given[client, 0] for name, given in clients.consents.items()}
-    if log.features is not None:
-        own["features"] = log.features[user]
+    own = _weights(federation, state, client) | _data(clients, client)
+    own |= {f"value/{name}": value[user] for name, value in log.values.items()}
+    columns = {"rating": log.rating, "time": log.time}
+    own |= {name: column[log.user == user] for name, column in columns.items() if column is not None}
+    card = {"version": VERSION, "user": clients.name(client), "items": log.n_items}
+    card |= {"features": list(log.feature_names), "classes": {n: list(c) for n, c in log.classes.items()}}
     folder.mkdir(parents=True, exist_ok=True)
     with atomic(folder / RECIPE) as file:
         file.write(recipe.encode())
-    write_json(folder / CARD, {"user": clients.name(client), "items": log.n_items}, secret=True)
     tensors.write(folder / OWN, own, secret=True)
+    write_json(folder / CARD, card, secret=True)  # last: it vouches for what the tensors mean
+
+
+def _weights(federation: Federation, state: State, client: int) -> Params:
+    """What a device holds, less the parts of a defence that are as they were drawn: it draws them itself."""
+    devices, helpers = state.devices, federation.task().helpers
+    alone = torch.tensor([client], device=devices.slot.device)
+    now = devices.get(alone)
+    first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now
+    kept = [name for name in now if name not in helpers or not torch.equal(now[name], first[name])]
+    return {f"own/{name}": now[name][0] for name in kept}
+
+
+def _data(clients: Clients, client: int) -> Params:
+    """What training reads of a phone's user."""
+    log, user = clients.log, int(clients.seats[client, 0])
+    data = {"item": log.item[log.user == user]}
+    data |= {f"attribute/{name}": label[user] for name, label in log.attributes.items()}
+    data |= {f"consent/{name}": given[client, 0] for name, given in clients.consents.items()}
+    return data if log.features is None else {**data, "features": log.features[user]}
 
 
 def answer(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
     """One round of the device whose store is `folder`: changes the store, returns the upload.
+
+    The first one prepares the data and draws what the defence keeps; later ones find both in the store.
 
     Args:
         folder: The store.
@@ -77,27 +104,51 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
         seeded: Draw noise from the experiment's keys, as a simulation does: not private.
 
     Raises:
-        BadInput: If the message is not what the protocol declares; the store stays as it was.
+        BadInput: If the message is not what the protocol declares, its round was answered before, or the
+            store's noise was drawn in the other way; the store stays as it was.
     """
-    card, own = read_json(folder / CARD), tensors.read(folder / OWN)
+    card, own = _opened(folder, seeded=seeded)
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     federation = _federation(card, own, parts, seeded=seeded)
     task, alone = federation.task(), torch.tensor([0])
     sheet = federation.protocol.letter(federation.model, federation.plan.dtype)
     received = _tensors(wire.decode(message, sheet, freely=POST))
     round, posts = int(received.pop("round")), _under(received, POST)
+    if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
+        what = f"this device has answered round {int(own[ROUND]) + 1}"
+        raise BadInput("message", what, "send a later one; who carries answers must keep them")
     common = {name: value for name, value in received.items() if not name.startswith(POST)}
     sent = Sent(common, {})
-    mine = {name: value[None] for name, value in _under(own, "own/").items()}
-    state = State(round, common, Store(1, lambda _: mine), posts=Posts(torch.zeros(0), posts))
+    mine = federation.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
+    state = State(round, common, Store(1, lambda *_: mine), posts=Posts(torch.zeros(0), posts))
     _, uploads, kept = federation.respond(sent, state, mine, alone, task)
     reply = wire.encode(wire.one({**uploads.values, "examples": uploads.examples}, 0))
-    tensors.write(folder / OWN, own | {f"own/{n}": v[0] for n, v in kept.items()}, secret=True)
+    own = _data(federation.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
+    # What is kept and how it was drawn lie in one file, so that no crash can part them.
+    marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}
+    tensors.write(folder / OWN, own | marks, secret=True)
     return reply
 
 
+def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
+    """The card and the tensors of a store, unless its noise is not of the kind that is asked for."""
+    card, own = read_json(folder / CARD), tensors.read(folder / OWN)
+    if card.get("version") != VERSION:
+        raise BadInput(folder, "a store of another version", "provision it anew")
+    if SEEDED in own and bool(own[SEEDED]) != seeded:
+        if seeded:
+            raise BadInput(folder, "its noise is the operating system's", "leave out --seeded")
+        what = "its noise was drawn from the experiment's seed, which is not private"
+        raise BadInput(folder, what, "provision it anew, or answer with --seeded to compare")
+    return card, own
+
+
 def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: bool) -> Federation:
-    """A federation of one phone, with the clock and the keys of the large one."""
+    """A federation of one phone, with the keys of the large one or secret ones; prepared if it was not yet.
+
+    Which items a pass draws as untouched must be as secret as noise: a server that could draw them again
+    would know the others for touched.
+    """
     log = Interactions(
         user=torch.zeros_like(own["item"]),
         item=own["item"],
@@ -105,8 +156,13 @@ def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, see
         n_items=card["items"],
         user_ids=[card["user"]],
         item_ids=[""] * card["items"],  # a device has no need of the original ids
+        rating=own.get("rating"),
+        time=own.get("time"),
         attributes={name: label[None] for name, label in _under(own, "attribute/").items()},
+        classes=card["classes"],
+        values={name: value[None] for name, value in _under(own, "value/").items()},
         features=own["features"][None] if "features" in own else None,
+        feature_names=card["features"],
     )
     nobody = torch.tensor([-1])
     given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
@@ -115,7 +171,8 @@ def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, see
     model = made(parts["model"], card["items"], 1, width)
     defence = parts["defence"] if seeded else parts["defence"].on_device()
     kinds = parts["protocol"], defence, parts["plan"]
-    return Federation.of(clients, model, *kinds, seed=parts["seed"], prepare=False)
+    seed = parts["seed"] if seeded else Keys.secret()
+    return Federation.of(clients, model, *kinds, seed=seed, prepare=SEEDED not in own)
 
 
 def _tensors(message: Message) -> Params:

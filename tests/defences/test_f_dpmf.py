@@ -227,6 +227,11 @@ def test_a_wrong_number_of_clients_is_refused() -> None:
         fed_of(FDPMF(clients=5))
 
 
+def test_a_device_alone_does_not_count_the_others() -> None:
+    alone = phones(log_of(*[event for event in EVENTS if event[0] == 0], users=1, items=12))
+    assert FDPMF(clients=5).prepare(alone, Keys.seed(0)) is alone
+
+
 def test_a_model_without_an_item_table_is_refused() -> None:
     model = FedMF(12, dim=3)
     model.parts = {"user": Part(Scope.PRIVATE, rows="user"), "item": Part(Scope.SHARED)}

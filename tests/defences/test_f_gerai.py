@@ -97,6 +97,7 @@ def test_nobodys_noise_hangs_on_who_else_is_there_or_on_the_order() -> None:
     whole = features(phones(world(PEOPLE)), defence)
     assert same(whole, features(phones(world(PEOPLE[::-1])), defence))
     assert same(whole, features(phones(world(PEOPLE[7:9])), defence))
+    assert same(whole, features(phones(world(PEOPLE[7:8])), defence))  # as a real device is
     assert same(whole, features(silos(world(PEOPLE), 4), defence))
     assert len({tuple(row.tolist()) for row in whole.values()}) == len(PEOPLE)
 

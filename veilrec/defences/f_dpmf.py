@@ -51,9 +51,9 @@ class FDPMF(Keeping):
         sensitivity: Δ, by how much one label can differ: 1 for touched or not; 0 for no noise. The gradient
             of squared loss then moves by 2Δ·u, of log-loss by Δ·u. So 2Δ/ε is enough where ‖u‖₁ ≤ 1; where
             only ‖u‖₂ ≤ 1 is known, give √dim.
-        clients: Among how many the noise is split: how many clients have events, which is checked before
-            training. No device can count the others, so it is a setting. With 1 each device adds noise that
-            is whole, as one must that trusts no sum.
+        clients: Among how many the noise is split: how many clients have events, which a simulation checks
+            before training. No device can count the others, so it is a setting. With 1 each device adds noise
+            that is whole, as one must that trusts no sum.
         public_seed: Decides h, which everybody knows: it must be the same on all devices.
     """
 
@@ -77,7 +77,7 @@ class FDPMF(Keeping):
 
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
         able = sum(size > 0 for size in clients.sizes)
-        if self.clients not in (1, able):
+        if len(clients) > 1 and self.clients not in (1, able):  # a device alone cannot count the others
             what = f"{self.clients} shares of the noise, but {able} clients have events"
             raise BadInput("defence.clients", what, f"set it to {able}, or to 1 for whole noise on each")
         return clients

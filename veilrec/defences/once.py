@@ -1,7 +1,9 @@
 """Randomness that a device draws once and keeps: what objective perturbation adds is the same in all rounds.
 
 The keys of `Device` are new in every step. So a device keeps a key of its own as a PRIVATE part, from which
-the same noise can be drawn again at any time; the noise itself, clients × items, is stored nowhere.
+the same noise can be drawn again at any time; the noise itself, clients × items, is stored nowhere. On a real
+device the key is 64 bits of the operating system, and what is drawn from it a hash that is no cipher: whoever
+learned some of its numbers exactly might work out the others.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ NUMBERS, FINE = 3, 2.0**24  # three numbers of 23 random bits, which float32 and
 class Keeping(Defence):
     """A defence whose noise is drawn once: from the experiment's keys, or on a real device from the system's.
 
-    A device makes its key when it first takes part, and keeps it with its weights.
+    A device makes its key when it first takes part, and keeps it with its weights; no store comes with one.
     """
 
     secret: ClassVar[bool] = False
