@@ -24,24 +24,35 @@ SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4), "part": "adversary"}
 SIZES = {"FedGCN": {"dim": 16, "head": (32,)}, "one_hot": {"columns": 0}}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedGCN": [{"objective": "bpr", "head": (32, 16)}],
-    "FedLightGCN": [{"objective": "bpr", "user": "exposed"}],
+    "FedLightGCN": [
+        {"objective": "bpr", "user": "exposed", "head": ()},
+        {"sharing": "private", "personal": True},
+        {"head": (), "personal": True},
+    ],
     "FedMF": [{"objective": "bpr", "user": "exposed"}],
     "FedNCF": [
         {"kind": "neumf", "tower_dim": 5},
         {"objective": "bpr", "user": "exposed"},
         {"sharing": "private"},
         {"head": (8,)},
+        {"kind": "neumf", "personal": True},
     ],
+    "PFedRec": [{"personal": False}],
     "APM": [
         {"order": "equation-11", "rows": "touched", "low": 10.0},
         {"order": ("user", "mlp2", "mlp1", "item"), "every": "epoch"},
         {"every": "epoch", "rows": "touched", "what": "change"},
     ],
+    "UCFedRec": [{"strength": 0.5, "hidden": (5,), "attributes": ("gender",)}],
     "FedNews": [{"rows": "touched", "scale": 0.033}],
     "FDPMF": [{"epsilon": 0.4, "sensitivity": 2.0}],
     "FGERAI": [{"features": False, "objective_epsilon": 0.4}],
     "Laplace": [{"rows": "all", "what": "change", "clip": 0.1, "epsilon": 20.0}],
     "Gaussian": [{"clip_by": "norm", "what": "change", "scale": 0.01, "parts": ("item", "mlp1")}],
+    "PARD": [
+        {"join": "add", "ip": "own", "distance": "mean_square", "reads": "positives", "public_share": 1.0},
+        {"average_user": True, "warm_up": 1, "attributes": ("gender",)},
+    ],
     "FedAvg": [
         {"weigh": "touched"},
         {"weigh": "examples"},
@@ -49,6 +60,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"sends": "gradients", "server": "adam", "server_lr": 0.05},
     ],
 }
+ONCE = {"PARD"}  # defences that a chain has room for once
 
 
 @dataclass(frozen=True)

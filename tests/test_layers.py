@@ -17,15 +17,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [  # each may import only from the rows above it
     {"errors"},
     {"disk", "keys", "params", "toml"},
-    {"interactions", "mechanism", "metrics", "steps", "store", "tensors"},
-    {"clients"},
-    {"features", "model", "plan", "portion"},
+    {"interactions", "mechanism", "metrics", "scratch", "steps", "tensors"},
+    {"clients", "shelf"},
+    {"features", "model", "plan", "portion", "store"},
     {"uploads", "wire", "workers"},
     {"protocol", "traffic", "transcript"},
     {"attack", "defence"},
     {"disclosure", "threat"},
     {"attacks", "datasets", "defences", "models", "protocols"},
     {"evaluation", "local"},
+    {"serving"},
     {"rounds"},
     {"plugins", "probe", "result", "settings"},
     {"catalogue", "comparison"},
@@ -40,7 +41,7 @@ LAYERS = [  # each may import only from the rows above it
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CATALOGUES = {"attacks", "datasets", "defences", "models", "protocols"}
-PEOPLE = {"clients", "interactions", "portion", "protocol", "store"}  # what the devices hold
+PEOPLE = {"clients", "interactions", "portion", "protocol", "shelf", "store"}  # what the devices hold
 
 BLIND = {  # beyond the order of the rows: what a module must not know, although it lies below
     "attack": PEOPLE,
@@ -52,6 +53,7 @@ BLIND = {  # beyond the order of the rows: what a module must not know, although
     "node": CATALOGUES,
     "report": set(LEVEL) - {"comparison", "errors", "result"},
     "rounds": CATALOGUES,
+    "serving": CATALOGUES,
 }
 
 LINE = {name for level in LAYERS[: LEVEL["rounds"] + 1] for name in level} - {"datasets", "errors"}

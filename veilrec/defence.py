@@ -22,7 +22,7 @@ from torch.func import vmap
 from veilrec.clients import Clients
 from veilrec.keys import Keys
 from veilrec.mechanism import Mechanism
-from veilrec.model import Device, Recommender, overrides
+from veilrec.model import Device, Recommender, mapped, overrides
 from veilrec.params import Message, Params
 from veilrec.protocol import Protocol, State
 from veilrec.wire import Schema
@@ -43,6 +43,7 @@ HOOKS = (
     "stop",
     "unlearn",
 )
+BATCHED = {"on_upload": "on_uploads", "penalty": "cohort_penalty", "helper_loss": "cohort_helper_loss"}
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,12 @@ class Defence:
     def __init_subclass__(cls, **rest: Any) -> None:
         """A subclass that changes what one device does loses the batched form that it inherits."""
         super().__init_subclass__(**rest)
-        if "on_upload" in vars(cls) and "on_uploads" not in vars(cls):
-            cls.on_uploads = Defence.on_uploads  # type: ignore[method-assign]
+        for alone, batched in BATCHED.items():
+            if alone in vars(cls) and batched not in vars(cls):
+                setattr(cls, batched, getattr(Defence, batched))
 
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
-        """Before training: change what the devices hold."""
+        """Before training: change what the devices hold. A real device does it alone: ask no other's data."""
         return clients
 
     def attach(self, model: Recommender) -> Recommender:
@@ -100,6 +102,18 @@ class Defence:
         """Device, each step: what is added to the recommendation loss. Helpers stand still."""
         return torch.zeros(())
 
+    def cohort_helper_loss(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        """``[clients]`` as `helper_loss`, for a cohort; `axes` says what has the client axis in front.
+
+        Override this or `cohort_penalty` where batched products are faster than `vmap`; a contract test holds
+        each equal to its form for one device.
+        """
+        return mapped(model, self.helper_loss, axes)(params, devices)
+
+    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        """``[clients]`` as `penalty`, for a cohort."""
+        return mapped(model, self.penalty, axes)(params, devices)
+
     def after_epoch(self, params: Params, device: Device) -> Params:
         """Device, after each local epoch: change the weights that it trains."""
         return params
@@ -116,7 +130,10 @@ class Defence:
         return vmap(self.on_upload, in_dims=(0, axes))(uploads, devices)
 
     def whole(self, model: Recommender) -> int:
-        """How many values of item tables an upload holds because `on_upload` sends them up whole."""
+        """How many values a device holds because of the defence: where they are many, chunks are small.
+
+        Item tables that `on_upload` sends up whole, or large networks of its own with all that training adds.
+        """
         return 0
 
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
@@ -182,6 +199,14 @@ class Chain(Defence):
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         return sum((d.penalty(model, own) for d, own in self._each(device)), torch.zeros(()))
+
+    def cohort_helper_loss(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        each = [(d, own) for d, own in self._each(devices) if d.acts("helper_loss")]
+        return sum((d.cohort_helper_loss(model, params, own, axes) for d, own in each), torch.zeros(()))
+
+    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        each = [(d, own) for d, own in self._each(devices) if d.acts("penalty")]
+        return sum((d.cohort_penalty(model, params, own, axes) for d, own in each), torch.zeros(()))
 
     def after_epoch(self, params: Params, device: Device) -> Params:
         for defence, own in self._each(device):

@@ -20,9 +20,10 @@ from veilrec.params import Params, Scope, part_of
 from veilrec.protocol import Protocol, State
 from veilrec.workers import Workers
 
-__all__ = ["Evaluation", "Scored", "candidates", "evaluate", "popularity", "scorer"]
+__all__ = ["Evaluation", "Score", "Scored", "View", "candidates", "evaluate", "popularity", "scorer"]
 
 Score = Callable[[Tensor, Tensor | None], Tensor]  # clients [c] and items [c, seats, n] → [c, seats, n]
+View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,17 @@ def scorer(
     clients: Clients,
     dtype: torch.dtype,
     workers: Workers,
+    view: View | None = None,
 ) -> Score:
-    """The scores that users are shown in a given state."""
-    shared = {n: model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
+    """The scores that users are shown in a given state; with a view, by weights of each device's own."""
+    shared = {n: not view and model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
+    shared = {n: here for n, here in shared.items() if here or view or not model.parts[part_of(n)].helper}
+    needed = [n for n, here in shared.items() if not here]  # networks of a defence may be large: left alone
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
         keys = Keys.seed(0, cohort.device).fold("score").fold(clients.tags[cohort])  # the same at every look
-        sent, own = protocol.send(state, cohort, keys), state.devices.get(cohort)
+        sent = protocol.send(state, cohort, keys)
+        own = view(cohort) if view else state.devices.get(cohort, needed)
         rows = torch.arange(clients.log.n_items, device=cohort.device)
         batch = clients.batch(cohort, history=model.history, rows=rows, dtype=dtype)
         params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}

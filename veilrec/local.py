@@ -6,7 +6,7 @@ is shared inside the stack, so one ordinary backward pass gives each device its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from torch.func import vmap
 
 from veilrec.defence import Defence
 from veilrec.keys import Keys
-from veilrec.model import Device, Recommender, bind, overrides
+from veilrec.model import Device, Recommender, bind, mapped, overrides
 from veilrec.params import Message, Params, Part, Scope, part_of
 from veilrec.portion import Portion
 from veilrec.protocol import Protocol
@@ -239,17 +239,10 @@ def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
     if batched and not overrides(task.protocol, Protocol, "objective"):
         losses = model.cohort_loss(params, device)
     else:
-        losses = _mapped(model, task.protocol.objective, axes)(params, device)
+        losses = mapped(model, task.protocol.objective, axes)(params, device)
     if task.defence.acts("penalty"):
-        losses = losses + _mapped(model, task.defence.penalty, axes)(params, device)
+        losses = losses + task.defence.cohort_penalty(model, params, device, axes)
     return losses
-
-
-def _mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) -> Callable[..., Tensor]:
-    def alone(params: Params, device: Device) -> Tensor:
-        return bind(model, params, function, device)  # type: ignore[no-any-return]
-
-    return vmap(alone, in_dims=(0, axes))
 
 
 def helper_stepper(defence: Defence) -> Stepper:
@@ -264,10 +257,10 @@ def _help(
     names, helpers = task.helpers, task.defence.helpers
     if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
         return
-    leaves = {n: read[n].clone().requires_grad_() for n in names}  # a copy: `read` may be a view of `params`
+    leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still in `_slopes`
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        losses = _mapped(task.model, task.defence.helper_loss, situation.axes())({**leaves, **rest}, device)
+        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, situation.axes())
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
     helper_stepper(task.defence).step(params, _clipped(named, helpers.clip), state)
@@ -277,6 +270,9 @@ def _clipped(slopes: Params, bound: float) -> Params:
     """Gradients whose joint norm, for each client, is at most `bound` (0: as they are)."""
     if not bound or not slopes:
         return slopes
-    norm = torch.stack([s.flatten(1).square().sum(1) for s in slopes.values()]).sum(0).sqrt()
+    norms = torch.stack([torch.linalg.vector_norm(s.flatten(1), dim=1) for s in slopes.values()])
+    norm = torch.linalg.vector_norm(norms, dim=0)
+    if not bool((norm > bound).any()):
+        return slopes
     factor = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
     return {n: s * factor.reshape(-1, *(1 for _ in s.shape[1:])) for n, s in slopes.items()}

@@ -6,17 +6,27 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
-from veilrec.clients import Batch
+from veilrec.clients import Batch, Clients
 from veilrec.keys import Keys
 from veilrec.params import Params, Part, Parts, Scope, part_of
 
-__all__ = ["Device", "Recommender", "bind", "made", "wants_features", "with_part", "with_scope"]
+__all__ = [
+    "Device",
+    "Recommender",
+    "bind",
+    "made",
+    "mapped",
+    "told",
+    "wants_features",
+    "with_part",
+    "with_scope",
+]
 
 
 class Device(NamedTuple):
@@ -36,11 +46,17 @@ class Recommender(nn.Module, ABC):
     The engine runs a whole cohort of them with `vmap`, so the code must not branch on the value of a
     tensor; use masks. Each entry of `parts` is a top-level attribute of the module. The module holds the
     architecture: its weights mean nothing, the engine puts each device's own in their place.
+
+    A `personal` recommender is scored with what a device makes of the SHARED parts, not with what it is sent:
+    before it scores, it trains once more on its own data, uploads nothing and keeps nothing. Keeping what
+    each device made of them in its last round would be a table for each client.
     """
 
     parts: Parts
     dim: int  # width of `represent`
     history: int = 0  # how many of a user's latest items `Batch.history` shall hold; -1 for all
+    personal: bool = False  # whether a device trains once more before it scores
+    classes: Mapping[str, int] | None = None  # of each attribute of the data; None where no data is known
     scale: ClassVar[float] = 0.01  # standard deviation of fresh user and item tables
 
     def __init_subclass__(cls, **rest: Any) -> None:
@@ -76,7 +92,10 @@ class Recommender(nn.Module, ABC):
         raise NotImplementedError
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
-        """``[clients, seats, n]`` as `scores`, for a cohort; SHARED weights come without the client axis."""
+        """``[clients, seats, n]`` as `scores`, for a cohort.
+
+        SHARED weights come without the client axis, unless the model is `personal`: then all have it.
+        """
         raise NotImplementedError
 
     def initial(self, name: str, keys: Keys) -> Tensor:
@@ -120,6 +139,24 @@ def bind(model: Recommender, params: Params, function: Callable[..., Any], *argu
     return functional_call(
         _Bound(model), {f"model.{n}": w for n, w in params.items()}, (function, *arguments)
     )
+
+
+def mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) -> Callable[..., Tensor]:
+    """``function(model, device)`` of one device for a cohort, given its weights and devices."""
+
+    def alone(params: Params, device: Device) -> Tensor:
+        return bind(model, params, function, device)  # type: ignore[no-any-return]
+
+    return vmap(alone, in_dims=(0, axes))
+
+
+def told(model: Recommender, clients: Clients) -> Recommender:
+    """The same model, which knows how many classes each attribute has: a defence may attach one head each."""
+    log, knowing = clients.log, copy.copy(model)
+    knowing.classes = {
+        name: len(log.classes.get(name, ())) or int(label.max()) + 1 for name, label in log.attributes.items()
+    }
+    return knowing
 
 
 def wants_features(factory: Callable[..., Recommender]) -> bool:

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests import outside
 from tests.cli.commands import Answer, call, tree
+from veilrec.cli.finished import reopen
+from veilrec.serving import scorer
+from veilrec.workers import workers
 
 RECIPE = """
 seed = 4
@@ -126,6 +130,28 @@ def test_evaluate_says_what_the_run_said(made: Path, capsys: pytest.CaptureFixtu
     table = call(capsys, "evaluate", made).out
     assert f"{utility['test']['ndcg@10']:.4f}" in table
     assert tree(made) == before, "looking changes nothing"
+
+
+def test_a_personal_model_is_tested_judged_and_asked_alike(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its devices train once more before they score, wherever they are asked."""
+    sets = ["--set", "model.name=PFedRec", "--set", "plan.lr=2.0", "--set", "evaluation.candidates=0"]
+    assert call(capsys, "run", "small.toml", "-q", *sets, "--out", "own").code == 0
+    utility = json.loads((place / "own" / "result.json").read_text())["utility"]
+    judged = json.loads(call(capsys, "evaluate", "own", "--json").out)
+    assert judged["test"] == utility["test"]
+    opened = reopen(place / "own")
+    user, federation = 6, opened.federation
+    with workers(1) as pool:
+        tested = scorer(federation, opened.state, pool)(torch.tensor([user]), None)[0, 0]
+    own = opened.state.devices.get(torch.tensor([user]))
+    sent = (own["score.weight"][0] @ opened.state.server["item"].T + own["score.bias"][0])[0]
+    name, ids = opened.run.data.user_ids[user], list(opened.run.data.item_ids)
+    for entry in listed(call(capsys, "recommend", "own", "--user", name, "--json")):
+        item = ids.index(entry["item"])
+        assert entry["score"] == pytest.approx(float(tested[item]), rel=1e-6)
+        assert abs(entry["score"] - float(sent[item])) > 1e-4
 
 
 def test_evaluate_by_another_protocol(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

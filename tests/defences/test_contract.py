@@ -10,16 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contract import Case, cases
+from tests.contract import ONCE, Case, cases
+from tests.hooks import Push
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
 from veilrec.defence import HOOKS, Defence, chain
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
-from veilrec.model import Device, overrides
+from veilrec.errors import BadInput
+from veilrec.model import Device, Recommender, overrides
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Rows, Scope, map_values
+from veilrec.params import Message, Params, Rows, Scope, map_values
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire import encode, one
@@ -101,6 +103,53 @@ def test_the_form_for_a_cohort_is_that_for_one_device(
     assert sent_alike(batched, mapped)
 
 
+LOSSES = ("penalty", "helper_loss")
+FORMS = [
+    (case, loss) for case in CASES for loss in LOSSES if overrides(case.build(), Defence, f"cohort_{loss}")
+]
+
+
+@pytest.mark.parametrize(("case", "loss"), FORMS, ids=str)
+@pytest.mark.parametrize("chained", [False, True])
+def test_losses_of_a_cohort_are_those_of_its_devices(
+    case: Case, loss: str, chained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64: batched products add up in another order."""
+    defence = chain(case.build(), Push(0.1)) if chained else case.build()
+    states = [run(fed_of(defence, precision="float64"), 2)]
+    monkeypatch.setattr(case.entry, f"cohort_{loss}", getattr(Defence, f"cohort_{loss}"))
+    states.append(run(fed_of(defence, precision="float64"), 2))
+    fed = fed_of(defence)
+    assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server)
+    own, other = (held(fed, state) for state in states)
+    assert all(largest(own[name], other[name]) < 1e-9 for name in own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Doubled(Push):
+    """Pushes a cohort twice as far as its devices."""
+
+    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        return 2 * super().cohort_penalty(model, params, devices, axes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Halved(Doubled):
+    """Says anew what one device is pushed by: the form for a cohort that it inherits is not its own."""
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        return super().penalty(model, device) / 2
+
+
+def test_planted_other_losses_of_a_cohort_are_noticed() -> None:
+    users = [
+        held(fed_of(d), run(fed_of(d)))["user"] for d in (Push(1.0), Doubled(1.0), Doubled(0.5), Halved(2.0))
+    ]
+    assert largest(users[0], users[1]) > 0.01
+    assert torch.equal(users[0], users[2])
+    assert torch.equal(users[0], users[3])
+
+
 def test_planted_another_form_for_a_cohort_is_noticed() -> None:
     for one_by_one in (Unlike(), chain(Unlike(), Unlike())):
         _, batched = uploads_of(fed_of(one_by_one))
@@ -152,6 +201,11 @@ def alike(a: Tensor | Rows, b: Tensor | Rows) -> bool:
     "protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=["weights", "gradients"]
 )
 def test_private_stays_private(case: Case, protocol: FedAvg) -> None:
+    parts = fed_of(case.build()).model.parts.values()
+    if protocol.still() and any(part.helper and part.scope is Scope.SHARED for part in parts):
+        with pytest.raises(BadInput, match="stepped by devices"):
+            fed_of(case.build(), protocol=protocol)
+        return
     fed = fed_of(case.build(), protocol=protocol)
     private = set(fed.model.names(Scope.PRIVATE))
     state, seen = uploads_of(fed, 2)
@@ -169,9 +223,20 @@ def test_only_those_who_consent_post(case: Case) -> None:
     assert bool(torch.isin(posts.owner, allowed).all())
 
 
+def beside(case: Case, other: Case) -> Defence:
+    """A defence as it goes with another one: APM wants to be told what a part that is not the model's is."""
+    told = {"components": {"discriminator_gender": "mlp2"}}
+    more = told if (case.name, other.name) == ("APM", "UCFedRec") else {}
+    return case.entry(**{**case.options, **more})  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("other", CASES, ids=str)
 def test_it_chains_with_every_other(case: Case, other: Case) -> None:
-    both = chain(case.build(), other.build())
+    both = chain(beside(case, other), beside(other, case))
+    if case.name == other.name and case.name in ONCE:
+        with pytest.raises(BadInput, match="once"):
+            fed_of(both)
+        return
     state = run(fed_of(both), 2)
     assert all(value.isfinite().all() for value in state.server.values())
     assert digest(state) == digest(run(fed_of(both), 2))

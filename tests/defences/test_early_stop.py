@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from veilrec.defences.early_stop import EarlyStop
 from veilrec.defences.laplace import Laplace
 from veilrec.errors import BadInput
 from veilrec.models.fedmf import FedMF
+from veilrec.recipe import Recipe
 from veilrec.rounds import Federation
 from veilrec.runs.selection import Selection
 
@@ -74,3 +77,57 @@ def test_a_metric_that_nobody_measures() -> None:
 def test_ends_that_mean_nothing(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=r"^defence"):
         EarlyStop(**options)
+
+
+RECIPE = """
+[data]
+name = "synthetic"
+users = 60
+items = 40
+[model]
+name = "FedMF"
+dim = 4
+[plan]
+rounds = 6
+lr = 2.0
+evaluate_every = 1
+workers = 1
+[evaluation]
+select = "hr@10"
+"""
+LIKE = '[[defence]]\nname = "early_stop"\nrounds = 0\nmetric = "hr@10"\ntarget = "other"\n'
+
+
+def test_a_recipe_takes_its_target_from_a_finished_run(tmp_path: Path) -> None:
+    """Another run is the measure: what is kept is a number, and the first look that reaches it is the end."""
+    first = tmp_path / "first.toml"
+    first.write_text(RECIPE)
+    other = Recipe.load(first).experiment().run(tmp_path / "other")
+    goal = other.utility.validation["hr@10"]
+    second = tmp_path / "second.toml"
+    second.write_text(RECIPE.replace("rounds = 6", "rounds = 12") + LIKE)
+    recipe = Recipe.load(second)
+    assert recipe.values["defence"][0]["target"] == goal
+    shutil.rmtree(tmp_path / "other")
+    assert EarlyStop(rounds=0, metric="hr@10", target=goal) == recipe.experiment().defence
+    result = recipe.experiment().run(tmp_path / "new")
+    assert result.stopped == "defence"
+    assert result.rounds == result.selected == other.selected
+    assert result.utility.validation["hr@10"] >= goal
+    again = Recipe.load(tmp_path / "new" / "recipe.toml")  # needs the other run no more
+    assert again.values["defence"] == recipe.values["defence"]
+
+
+def test_targets_that_are_no_finished_run(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE + LIKE)
+    with pytest.raises(BadInput, match=r'defence\.0\.target: "other" is no finished run; name its folder'):
+        Recipe.load(path)
+    first = tmp_path / "first.toml"
+    first.write_text(RECIPE)
+    Recipe.load(first).experiment().run(tmp_path / "other")
+    path.write_text(RECIPE + LIKE.replace("hr@10", "hr@11"))
+    with pytest.raises(BadInput, match=r'defence\.0\.target: "other" did not measure hr@11 on validation'):
+        Recipe.load(path)
+    with pytest.raises(BadInput, match=r"^defence\.target: a run"):
+        EarlyStop(target=tmp_path)

@@ -10,6 +10,7 @@ import torch
 from tests.contract import Scene
 from tests.worlds import federation, largest, phones, ragged, run, silos
 from veilrec.clients import Batch, Clients
+from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.features import with_features
 from veilrec.interactions import Interactions
@@ -163,3 +164,30 @@ def test_lightgcn_in_a_silo_takes_each_users_own_items() -> None:
         largest(scene.mapped(lambda m, d: m.loss(d)), scene.model.cohort_loss(scene.params, scene.device))
         < 1e-12
     )
+
+
+def test_lightgcn_with_a_head_reads_the_convolved_user() -> None:
+    """PARD's FedGCN: user (2, 2.5), then a layer on [user, item], a ReLU and one output."""
+    model = filled(
+        FedLightGCN(3, dim=2, head=(2,)),
+        user=[[2, 4]],
+        item=[[1, 2], [5, 5], [3, 0]],
+        mlp1__weight=[[1, 0], [0, 1], [1, 0], [0, -1]],
+        mlp1__bias=[0, 1],
+        mlp2__weight=[[1], [2]],
+        mlp2__bias=[0.5],
+    )
+    # Item 0: (2 + 1, 2.5 - 2 + 1) = (3, 1.5), 3 + 3 + .5. Item 1: (7, -1.5), of which 7 is left.
+    assert model.scores(batch([0, 2], []))[0].tolist() == [6.5, 7.5, 12.5]
+
+
+def test_the_scopes_of_lightgcn() -> None:
+    bare = FedLightGCN(3, dim=2)
+    assert list(bare.parts) == ["user", "item"]
+    model = FedLightGCN(3, dim=2, head=(4, 2), sharing="private", user="exposed")
+    assert list(model.parts) == ["user", "item", "mlp1", "mlp2", "mlp3"]
+    assert {model.parts[name].scope for name in ("mlp1", "mlp2", "mlp3")} == {Scope.PRIVATE}
+    assert model.parts["user"].scope is Scope.EXPOSED
+    assert FedLightGCN(3, head=(4,)).parts["mlp1"].scope is Scope.SHARED
+    with pytest.raises(BadInput, match=r"model\.head"):
+        FedLightGCN(3, head=(4, 0))

@@ -27,7 +27,7 @@ UPLOADS = Uploads(torch.tensor([4, 7]), VALUES, torch.tensor([3, 1], dtype=torch
 def outcome(protocol: FedAvg, rounds: int = 1) -> dict[str, Tensor]:
     memory = {n: torch.zeros(1, *w.shape) for w_n, w in SERVER.items() for n in (f"m/{w_n}", f"v/{w_n}")}
     memory |= {f"t/{n}": torch.zeros(1) for n in SERVER}
-    state = State(0, dict(SERVER), Store(9, lambda cohort: {}), memory)
+    state = State(0, dict(SERVER), Store(9, lambda *_: {}), memory)
     for _ in range(rounds):
         state = protocol.finish(state, protocol.absorb(state, {}, UPLOADS), Keys.seed(0))
     return {name: value.flatten() for name, value in state.server.items()}

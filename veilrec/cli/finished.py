@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from veilrec.errors import BadInput
-from veilrec.evaluation import Evaluation, evaluate, popularity, scorer
+from veilrec.evaluation import Evaluation, evaluate, popularity
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.recipe import Recipe
@@ -19,6 +19,7 @@ from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs.folder import RECIPE, Run, load_run
 from veilrec.runs.world import WORLD
+from veilrec.serving import scorer
 from veilrec.workers import workers
 
 __all__ = ["Opened", "judge", "recommend", "reopen"]
@@ -85,11 +86,8 @@ def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
     log, federation = opened.run.data, opened.federation
     index = _index(log, user)
     client, seat = (federation.clients.seats == index).nonzero()[0]
-    plan = federation.plan
     with workers(1) as pool:
-        score = scorer(
-            federation.model, federation.protocol, opened.state, federation.clients, plan.dtype, pool
-        )
+        score = scorer(federation, opened.state, pool)
         scores = score(client[None], None)[0, seat].cpu().double()  # [items]
     scores[log.item[log.user == index]] = -torch.inf
     best = scores.topk(min(k, int((scores > -torch.inf).sum())))

@@ -8,6 +8,7 @@ Acts at: stop.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, nearest
@@ -25,20 +26,29 @@ class EarlyStop(Defence):
     one kept. With `rounds` it is the best look until then: let `plan.evaluate_every` divide `rounds`, so that
     the last round is one. It promises nothing formally.
 
+    To be as useful as another run, and no more, name that run as the target: a recipe then reads from it what
+    its selected state reached on the validation items, and keeps the number. Whether it was reached is told
+    by the result's `stopped`: ``defence`` where it was (or where `rounds` ended it first).
+
     Attributes:
         rounds: End after so many; 0 for no such end.
         metric: What is compared with the target at each look at the validation items.
-        target: End where the metric is this high; 0 for no such end.
+        target: End where the metric is this high; 0 for no such end. In a recipe also the folder of a
+            finished run: as high as there.
     """
 
     rounds: int = 10
     metric: str = "ndcg@10"
-    target: float = 0.0
+    target: float | Path = 0.0
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
             raise BadInput(
                 "defence.rounds", f"{self.rounds} is too few", "give 1 or more, or 0 for no such end"
+            )
+        if isinstance(self.target, Path):
+            raise BadInput(
+                "defence.target", "a run", "only a recipe reads it; give `utility.validation` of it"
             )
         if not 0 <= self.target <= 1:
             raise BadInput("defence.target", f"{self.target} is no metric", "give a number from 0 to 1")
@@ -55,4 +65,4 @@ class EarlyStop(Defence):
         looked = [name for name in row if "@" in name]
         if looked and self.metric not in row:
             raise BadInput("defence.metric", f'"{self.metric}" is not measured', nearest(self.metric, looked))
-        return bool(looked) and row[self.metric] >= self.target
+        return bool(looked) and row[self.metric] >= float(self.target)  # type: ignore[arg-type]

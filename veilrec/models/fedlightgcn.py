@@ -2,7 +2,7 @@
 
 Paper: He et al., "LightGCN: Simplifying and Powering Graph Convolution Network for Recommendation", SIGIR
 2020, on the graph that one device has: a star of its user and that user's items, in one layer. APM (Table 6)
-and PARD (as "FedGCN") run it federated.
+runs it federated, with a product; PARD does as "FedGCN", with a perceptron on [user, item].
 
 On a star, LightGCN would weigh an item by 1/√|N_u|; here the items' vectors are averaged, as PARD has it, so
 that a user with many items is no longer than one with few. Only the user's end of the star is convolved. The
@@ -12,46 +12,77 @@ could be told without learning anything about it.
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
 from torch import Tensor
 
 from veilrec.clients import Batch
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
-from veilrec.models.layers import shares
+from veilrec.models.fedncf import FedNCF
+from veilrec.models.layers import asked, shares
 from veilrec.params import Params
 
 __all__ = ["FedLightGCN"]
 
 
-class FedLightGCN(FedMF):
+class FedLightGCN(FedNCF):
     """A user is half a vector of its own and half the mean vector of the items touched.
 
     Args:
         n_items: Rows of the item table.
         n_seats: Users that one device has room for.
         dim: Width of the vectors.
+        head: Widths of the hidden layers of a perceptron on [user, item], as in `FedNCF`; empty for none: the
+            score is the product of the two.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
+        sharing: Whether the perceptron is averaged or each device keeps its own.
+        personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`).
     """
 
     history = -1
 
+    def __init__(
+        self,
+        n_items: int,
+        n_seats: int = 1,
+        *,
+        dim: int = 64,
+        head: Sequence[int] = (),
+        objective: Literal["bce", "bpr"] = "bce",
+        user: Literal["private", "exposed"] = "private",
+        sharing: Literal["shared", "private"] = "shared",
+        personal: bool = False,
+    ) -> None:
+        build = partial(FedNCF.__init__, head=head, sharing=sharing) if head else FedMF.__init__
+        self.layers: list[str] = []
+        build(self, n_items, n_seats, dim=dim, objective=objective, user=user)
+        self.personal = personal
+
     def represent(self, batch: Batch) -> Tensor:
         return convolved(self.user, self.item, batch.history)
 
+    def loss(self, device: Device) -> Tensor:
+        return super().loss(device) if self.layers else FedMF.loss(self, device)
+
+    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
+        return super().scores(batch, items) if self.layers else FedMF.scores(self, batch, items)
+
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         batch, item = devices.batch, params["item"]  # [c, l, d]
-        score = convolved(params["user"], item, batch.history) @ item.mT  # [c, seats, l]: each row once
-        c, b, q = batch.negative.shape
-        seat = torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
-        wanted = seat * item.shape[1] + torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)
-        score = score.flatten(1).gather(1, wanted)  # [c, b (1 + q)]
-        return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
+        user = convolved(params["user"], item, batch.history)  # [c, seats, d]
+        if self.layers:
+            return super().cohort_loss({**params, "user": user}, devices)
+        return self.objective(*asked(user @ item.mT, batch), batch.weight)  # each row is scored once
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
-        user = convolved(params["user"], params["item"], batch.history)
-        return super().cohort_scores({**params, "user": user}, batch, items)
+        mixed = {**params, "user": convolved(params["user"], params["item"], batch.history)}
+        if self.layers:
+            return super().cohort_scores(mixed, batch, items)
+        return FedMF.cohort_scores(self, mixed, batch, items)
 
 
 def convolved(user: Tensor, item: Tensor, history: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, check_widths, pick
+from veilrec.models.layers import LOSSES, check_widths, pick, rows_of
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedMF"]
@@ -68,7 +68,7 @@ class FedMF(Recommender):
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
         user, item = params["user"], params["item"]
-        return user @ item.T if items is None else (user[:, :, None] * item[items]).sum(-1)
+        return user @ item.mT if items is None else (user[:, :, None] * rows_of(item, items)).sum(-1)
 
     def represent(self, batch: Batch) -> Tensor:
         return self.user

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from veilrec.clients import Batch
-from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, check_widths, known_products, perceptron, pick
+from veilrec.model import Device
+from veilrec.models.fedmf import FedMF
+from veilrec.models.layers import Dense, check_widths, known_products, perceptron, pick
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["FedNCF"]
@@ -24,7 +25,7 @@ __all__ = ["FedNCF"]
 BLOCK = 4096  # scored pairs at a time: what fits a core's cache
 
 
-class FedNCF(Recommender):
+class FedNCF(FedMF):
     """A multi-layer perceptron on [user, item], alone or beside an element-wise product (NeuMF).
 
     Args:
@@ -37,6 +38,8 @@ class FedNCF(Recommender):
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether user vectors stay on the device or are uploaded each round.
         sharing: Whether the perceptron is averaged or each device keeps its own.
+        personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`);
+            with a private perceptron this is PFedRec on this backbone, as PARD runs it.
     """
 
     def __init__(
@@ -51,15 +54,14 @@ class FedNCF(Recommender):
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
         sharing: Literal["shared", "private"] = "shared",
+        personal: bool = False,
     ) -> None:
-        super().__init__()
         check_widths(dim=dim, tower_dim=tower_dim or dim, head=min(head, default=0))
-        self.dim, self.objective, self.neumf = dim, LOSSES[objective], kind == "neumf"
+        super().__init__(n_items, n_seats, dim=dim, objective=objective, user=user)
+        self.neumf, self.personal = kind == "neumf", personal
         self.users, self.items = ("mlp_user", "mlp_item") if self.neumf else ("user", "item")
         width = (tower_dim or dim) if self.neumf else dim
-        scopes = {"user": Part(Scope(user), rows="user"), "item": Part(Scope.SHARED, rows="item")}
-        self.user = nn.Parameter(torch.empty(n_seats, dim))
-        self.item = nn.Parameter(torch.empty(n_items, dim))
+        scopes = dict(self.parts)
         if self.neumf:
             self.mlp_user = nn.Parameter(torch.empty(n_seats, width))
             self.mlp_item = nn.Parameter(torch.empty(n_items, width))
@@ -87,9 +89,6 @@ class FedNCF(Recommender):
         items = items.expand(len(seats), -1)
         return self._score(batch, seats.expand_as(items), items)
 
-    def represent(self, batch: Batch) -> Tensor:
-        return self.user
-
     def _score(self, batch: Batch, seat: Tensor, item: Tensor) -> Tensor:
         """Seats and items of one shape to scores of that shape."""
         own = self.mlp_user if self.neumf else self.scoring_user(batch)
@@ -111,10 +110,11 @@ class FedNCF(Recommender):
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
-        if self.parts[self.output].scope is Scope.SHARED:
+        if self.parts[self.output].scope is Scope.SHARED and not self.personal:
             return self._shared_scores(params, items)
         c, seats = params["user"].shape[:2]
-        tables = {n: params[n].expand(c, *params[n].shape) for n in {self.items, "item"}}
+        shared = () if self.personal else {self.items, "item"}
+        tables = {n: params[n].expand(c, *params[n].shape) for n in shared}
         each = []
         for k in range(seats):
             own = {n: params[n][:, k : k + 1] for n in {self.users, "user"}}

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from veilrec.clients import Batch
 from veilrec.errors import BadInput
 
 __all__: list[str] = []  # no entry of the catalogue
@@ -95,6 +96,22 @@ def shares(history: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     each = there / there.sum(-1, keepdim=True).clamp(min=1)
     empty = each.new_zeros(*history.shape[:-1], length)
     return empty.scatter_add(-1, history.clamp(min=0), each)
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """Rows ``[c, s, k, d]``, by index ``[c, s, k]``, of one table ``[n, d]`` or of each client's own."""
+    if table.dim() == 2:
+        return table[index]
+    return pick(table, index.flatten(1)).reshape(*index.shape, -1)
+
+
+def asked(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Of the scores of all seats and rows ``[c, seats, l]`` a batch's own: ``[c, b]`` and ``[c, b, q]``."""
+    c, b, q = batch.negative.shape
+    seat = torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
+    wanted = seat * score.shape[-1] + torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)
+    found = score.flatten(1).gather(1, wanted)  # [c, b (1 + q)]
+    return found[:, :b], found[:, b:].reshape(c, b, q)
 
 
 def check_widths(**widths: int) -> None:

@@ -24,10 +24,15 @@ from veilrec.uploads import Sent, Uploads
 
 __all__ = ["FedAvg"]
 
+HELPER = "helper/"  # before the name of a weight that a defence trains
+
 
 @dataclass(frozen=True)
 class FedAvg(Protocol):
     """Average the SHARED parts; the EXPOSED ones are only seen.
+
+    Helpers are averaged over the devices that moved them; those that a defence spares leave them as they
+    came. Which parts are helpers is kept in the state's memory.
 
     Attributes:
         sends: Trained weights, or the gradient of the client's own mean loss at the weights received.
@@ -55,7 +60,8 @@ class FedAvg(Protocol):
     def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
         server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
         lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
-        return State(0, server, devices, self._stepper().fresh(lone))
+        helpers = {HELPER + n: w.new_zeros(()) for n, w in server.items() if model.parts[part_of(n)].helper}
+        return State(0, server, devices, {**self._stepper().fresh(lone), **helpers})
 
     def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
         return Sent(state.server, {})
@@ -84,6 +90,9 @@ class FedAvg(Protocol):
                 change = value if self.still() else value - server
                 wide = share.reshape(_like(change))
                 partial[name] = partial.get(name, 0) + (change.double() * wide).sum(0)
+                if HELPER + name in state.memory:
+                    moved = share * (change != 0).flatten(1).any(1)
+                    partial[HELPER + name] = partial.get(HELPER + name, 0) + moved.sum()
         return partial
 
     def _absorb_rows(self, partial: Params, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
@@ -126,6 +135,8 @@ class FedAvg(Protocol):
         if self.weigh == "touched" and f"touched/{name}" in partial:
             count = partial[f"touched/{name}"].clamp(min=1)
             return partial[name] / count.reshape(_like(partial[name]))
+        if HELPER + name in partial:
+            return partial[name] / partial[HELPER + name].clamp(min=1)
         return partial[name] / partial["clients"]
 
     def _stepper(self) -> Stepper:

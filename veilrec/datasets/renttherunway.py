@@ -1,0 +1,99 @@
+"""Rent the Runway: who rented which garment, 2010 to 2018; body type and age.
+
+Misra, Wan and McAuley, "Decomposing Fit Semantics for Product Size Recommendation in Metric Spaces", RecSys
+2018, as a table with a header, ``interactions.csv``, plain or gzipped. Of the public data that tell something
+about users it is nearest in size and sparsity to PARD's cut of Taobao, and stands in for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilrec.datasets.reading.archives import Source, read
+from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
+from veilrec.datasets.reading.cores import among, core, cut
+from veilrec.datasets.reading.layout import understand
+from veilrec.datasets.reading.people import UNKNOWN, Attribute, People, amounts, binned, declared, people_of
+from veilrec.datasets.reading.table import Kind, Table, read_table
+from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.times import times_of
+from veilrec.errors import BadInput
+from veilrec.interactions import Interactions
+
+__all__ = ["renttherunway"]
+
+FILES = ("interactions.csv.gz", "interactions.csv")
+SHAPES = ("apple", "athletic", "full bust", "hourglass", "pear", "petite", "straight & narrow")
+YOUNGEST, OLDEST = 15, 90  # years that are believed: the file has 0 and 117 as well
+KINDS: dict[str, Kind] = dict.fromkeys(("user_id", "item_id", "review_date", "body_type", "age"), "token")
+
+
+def renttherunway(
+    path: Path,
+    *,
+    ages: Sequence[int] = (30, 40),
+    least_of_user: int = 5,
+    least_of_item: int = 5,
+    split_seed: int = 0,
+) -> Interactions:
+    """Garments rented by people whose body type is known.
+
+    Args:
+        path: The folder ``renttherunway``, or the file.
+        ages: Borders of the age groups: by default under 30, 30 to 40, over 40. An age below 15 or above 90
+            is not believed.
+        least_of_user, least_of_item: Users with fewer different items, and items with fewer users, are left
+            out, until nothing more falls out.
+        split_seed: Decides the order of events on the same day, and so what is held out.
+    """
+    table = _table(_file(Path(path)))
+    log = Log(table, "user_id", "item_id", time=times_of(table, "review_date"))
+    people = _people(table, ages)
+    known = people.attributes["body type"].codes[table.tokens["user_id"].codes] != UNKNOWN
+    log = cut(log, known)
+    user, item = (log.table.tokens[column].codes for column in (log.user, log.item))
+    stay = core(user, item, least_of_user, least_of_item)
+    if not stay.any():
+        what = f"no {least_of_user} items of a user are rented by {least_of_item} users each"
+        raise BadInput("data.least_of_user", what, "give smaller numbers")
+    counts = {"of users without a body type": ~known, "of users or items with too few others": ~stay}
+    gone = [f"{_rows(missing)} {why}: left out" for why, missing in counts.items() if missing.any()]
+    log = cut(log, stay)
+    return assemble("renttherunway", log, among(people, log), absent=gone, split_seed=split_seed)
+
+
+def _file(path: Path) -> Source:
+    for file in FILES:
+        if (path / file).is_file():
+            return read(path / file)
+    return read(path)
+
+
+def _table(source: Source) -> Table:
+    source, layout = understand(clean(source), separator=",", header=True)
+    for column in KINDS:
+        if column not in layout.names:
+            what = f'no column "{column}" among {", ".join(layout.names)}'
+            raise BadInput(source.where, what, "give a table with these columns", line=1)
+    table = read_table(source, layout, KINDS)
+    for column in ("user_id", "item_id"):
+        sound_ids(table, column)
+    return table
+
+
+def _people(table: Table, ages: Sequence[int]) -> People:
+    shape = declared(table, "body_type", {name: name for name in SHAPES})
+    years = amounts(table, "age")
+    believed = (years >= YOUNGEST) & (years <= OLDEST)  # False where it is unknown
+    group = binned(table, "age", ages)
+    age = Attribute(np.where(believed, group.codes, UNKNOWN), group.classes)
+    return people_of(table, "user_id", {"body type": shape, "age": age})
+
+
+def _rows(some: NDArray[np.bool_]) -> str:
+    number = int(some.sum())
+    return f"{number:,} row" if number == 1 else f"{number:,} rows"

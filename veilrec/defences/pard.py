@@ -1,0 +1,219 @@
+"""PARD: a user's vector in two, one that leaves and tells nothing of attributes, and one that stays and may.
+
+Paper: Zhao et al., "Privacy-Aware Representation Decoupling in Federated Recommendation against Attribute
+Inference Attacks".
+Acts at: attach, publish, helper_loss, penalty.
+§III-A, Eqs. (16) and (21), and §III-B, Eqs. (29) to (34) → `estimators`; Eq. (35) → `split`; D_pub, Eq. (6) →
+`publish`; Eq. (37) → `helper_loss`; Eq. (38) → `penalty`; what is uploaded (§III-D) follows from the scopes.
+
+Where the paper and its public code differ, the paper is the default and the code an option. Three things are
+neither: Eqs. (24) to (28) print a minimum where Eq. (23) says maximise I(z^re; μ), which is what is done;
+Eqs. (21), (30), (34) and (36) are sums over rows and here means, so that a learning rate does not hang on how
+much data there is; and the user vector is averaged by Eq. (5) and Algorithm 1, which leaves nothing of it, so
+that it is only collected unless `average_user` asks for what is printed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.defence import Defence, HelperSteps
+from veilrec.defences.estimators import Estimators, distance, guessing
+from veilrec.defences.split import Split, mean_items, rows_of
+from veilrec.errors import BadInput, nearest
+from veilrec.model import Device, Recommender, with_part
+from veilrec.params import Params, Part, Scope
+from veilrec.wire import Schema, Spec
+
+__all__ = ["PARD"]
+
+COPIES = 5  # weights and momentum, both once more in the store's answer, and the gradient
+USER, USER_RE, ITEMS, LABEL = "pard.user", "pard.user_re", "pard.items", "pard.label."
+
+
+class Seen(NamedTuple):
+    """Some users as their estimators see them, one row each."""
+
+    ir: Tensor  # [… , n, 2 · dim] z_u^ir beside the mean of the user's item vectors
+    re: Tensor  # [… , n, dim] z_u^re
+    label: Tensor  # [… , attributes, n], -1 where unknown
+
+
+@dataclass(frozen=True)
+class PARD(Defence):
+    """z_u^ir is uploaded and kept from telling attributes; z_u^re and the predictor stay and carry them.
+
+    Estimators on each device learn from D_pub, which is what consenting users post, and from the user's own
+    row: what a user's vectors tell (``ir`` of what is uploaded, ``FP`` of z_u^re), and what z_u^re a value
+    stands for (``IP``, from D_pub alone). The vectors are then trained against ``ir`` and with the others.
+
+    A device knows its user's labels whether they are shared or not, and Eqs. (16), (29) and (33) use them:
+    consent decides what is posted, not what is read at home. So what a device uploads does depend on labels
+    that its user keeps, by design: it is pushed to where they are hard to guess. Of that nothing is proved.
+
+    Attributes:
+        lambda_ir, lambda_re: Weights of Eq. (16), and of Eqs. (29) and (33).
+        warm_up: Rounds in which both are 0, while estimators already learn; as many as a whole pre-training.
+        attributes: Which to guard; empty for all that the data has.
+        public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
+        estimator_lr: Of the estimators' own SGD, with momentum 0.9 and gradients of norm 5 at most.
+        estimator_every: Train them in every n-th round only.
+        head: Widths of the predictor's hidden layers.
+        join: The predictor reads both user vectors side by side, or (code) their sum.
+        average_user: Whether the server averages z_u^ir and sends the mean back, as Eq. (5) is printed.
+        ip: Whether ``IP`` learns from D_pub, or (code) from the user's own row.
+        distance: Of Eqs. (33) and (34): the norm, as printed, whose slope is as steep near as far, so that a
+            large rate of `user_re` never comes to rest; or (code) the mean square.
+        reads: What Eq. (16) guesses from: the mean item, as the estimator has learned it, or (code) each item
+            of the batch by itself.
+    """
+
+    lambda_ir: float = 0.5
+    lambda_re: float = 0.5
+    warm_up: int = 0
+    attributes: Sequence[str] = ()
+    public_share: float = 0.2
+    estimator_lr: float = 0.1
+    estimator_every: int = 1
+    head: Sequence[int] = (64, 32)
+    join: Literal["concatenate", "add"] = "concatenate"
+    average_user: bool = False
+    ip: Literal["public", "own"] = "public"
+    distance: Literal["norm", "mean_square"] = "norm"
+    reads: Literal["mean", "positives"] = "mean"
+
+    def __post_init__(self) -> None:
+        for name in ("lambda_ir", "lambda_re", "warm_up", "estimator_lr"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
+        if not 0 < self.public_share <= 1:
+            what = f"{self.public_share} is no share"
+            raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
+        if self.estimator_every < 1:
+            raise BadInput("defence.estimator_every", f"{self.estimator_every} is too few", "give 1 or more")
+        if min(self.head, default=0) < 1:
+            raise BadInput("defence.head", f"{list(self.head)} are no widths", "give numbers from 1 upwards")
+
+    @property
+    def helpers(self) -> HelperSteps:  # type: ignore[override]
+        """How estimators step."""
+        return HelperSteps(self.estimator_lr, momentum=0.9, clip=5.0, every=self.estimator_every)
+
+    def attach(self, model: Recommender) -> Recommender:
+        split = Split(model, join=self.join, head=self.head, average=self.average_user)
+        estimators = Estimators(self._classes(model), model.dim)
+        return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
+
+    def publish(self, model: Recommender, device: Device) -> Params:
+        weights, batch = dict(model.named_parameters()), device.batch
+        posts: Params = {USER: weights["user"], USER_RE: weights["user_re"]}
+        posts[ITEMS] = mean_items(weights["item"], batch.history)
+        return posts | {LABEL + name: batch.attributes[name] for name in _estimators(model).classes}
+
+    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
+        vectors = dict.fromkeys((USER, USER_RE, ITEMS), Spec((model.dim,), dtype))
+        return vectors | {LABEL + name: Spec((), torch.int64) for name in _estimators(model).classes}
+
+    def whole(self, model: Recommender) -> int:
+        """Estimators are far larger than all else, and lie in memory with their momentum and gradients."""
+        return COPIES * sum(weight.numel() for weight in _estimators(model).parameters())
+
+    def helper_loss(self, model: Recommender, device: Device) -> Tensor:
+        return self._learning(model, dict(model.named_parameters()), device)
+
+    def cohort_helper_loss(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        return self._learning(model, params, devices)
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        return self._splitting(model, dict(model.named_parameters()), device)
+
+    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
+        return self._splitting(model, params, devices)
+
+    def _learning(self, model: Recommender, weights: Params, device: Device) -> Tensor:
+        """Eq. (37) ``[…]``: of one device, or of a cohort with the client axis in front."""
+        own, estimators = _own(model, weights, device), _estimators(model)
+        if not estimators.classes:
+            return own.re.new_zeros(own.re.shape[:-2])
+        public = self._public(model, device)
+        both = Seen(
+            *(torch.cat(pair, -1 if k == 2 else -2) for k, pair in enumerate(zip(public, own, strict=True)))
+        )
+        unused = estimators.unused(own.re.device)
+        loss = guessing(weights, "ir", both.ir, both.label, unused)  # Eq. (21)
+        loss = loss + guessing(weights, "fp", both.re, both.label, unused)  # Eq. (30)
+        taught = public if self.ip == "public" else own
+        return loss + distance(weights, taught.re, taught.label, self.distance)  # Eq. (34)
+
+    def _splitting(self, model: Recommender, weights: Params, device: Device) -> Tensor:
+        """λ_ir of Eq. (16) and λ_re of Eqs. (29) and (33) ``[…]``, after the warm-up."""
+        own, estimators = _own(model, weights, device), _estimators(model)
+        loss = own.re.new_zeros(own.re.shape[:-2])
+        if not estimators.classes:
+            return loss
+        unused = estimators.unused(loss.device)
+        if self.lambda_ir:
+            loss = loss - self.lambda_ir * self._told(weights, own, device, unused)
+        if self.lambda_re:
+            kept = guessing(weights, "fp", own.re, own.label, unused)  # Eq. (29)
+            kept = kept + distance(weights, own.re, own.label, self.distance)  # Eq. (33)
+            loss = loss + self.lambda_re * kept
+        return loss * (device.round >= self.warm_up)
+
+    def _told(self, weights: Params, own: Seen, device: Device, unused: Tensor) -> Tensor:
+        """``[…]`` the cross-entropy of guesses from what is uploaded; Eq. (16) is minus this."""
+        if self.reads == "mean":
+            return guessing(weights, "ir", own.ir, own.label, unused)
+        batch = device.batch
+        x = torch.cat([rows_of(weights["user"], batch.user), rows_of(weights["item"], batch.item)], -1)
+        seat = batch.user.unsqueeze(-2).expand(*own.label.shape[:-1], batch.user.shape[-1])
+        return guessing(weights, "ir", x, own.label.gather(-1, seat), unused, batch.weight)
+
+    def _public(self, model: Recommender, device: Device) -> Seen:
+        """The rows of D_pub that a device draws for this step; none before anybody has posted."""
+        lead, public = device.keys.value.shape, device.public
+        names = list(_estimators(model).classes)
+        if USER not in public:
+            none, some = device.batch.weight, (*lead, 0, model.dim)
+            label = device.keys.value.new_zeros(*lead, len(names), 0)
+            return Seen(none.new_zeros(*lead, 0, 2 * model.dim), none.new_zeros(some), label)
+        n = len(public[USER])
+        drawn = device.keys.fold("public").order(n)[..., : max(1, round(self.public_share * n))]  # [… , k]
+        ir = torch.cat([public[USER], public[ITEMS]], -1)
+        label = torch.stack([public[LABEL + name][drawn] for name in names], -2)
+        return Seen(ir[drawn], public[USER_RE][drawn], label)
+
+    def _classes(self, model: Recommender) -> dict[str, int]:
+        """How many classes each guarded attribute has; nothing while no data is known."""
+        known = model.classes
+        if known is None:
+            return {}
+        if not known:
+            raise BadInput("defence", "the data has no attribute to guard", "use data with attributes")
+        for name in self.attributes:
+            if name not in known:
+                fix = nearest(name, known)
+                raise BadInput("defence.attributes", f'the data has no attribute "{name}"', fix)
+        return {name: known[name] for name in self.attributes or known}
+
+
+def _estimators(model: Recommender) -> Estimators:
+    found = model.get_submodule("estimators")
+    assert isinstance(found, Estimators)
+    return found
+
+
+def _own(model: Recommender, weights: Params, device: Device) -> Seen:
+    """A device's own users, ``[… , seats, …]``."""
+    batch, user = device.batch, weights["user"]
+    names = _estimators(model).classes
+    label = (
+        torch.stack([batch.attributes[name] for name in names], -2) if names else batch.user[..., None, :0]
+    )
+    return Seen(torch.cat([user, mean_items(weights["item"], batch.history)], -1), weights["user_re"], label)

@@ -1,0 +1,126 @@
+"""UC-FedRec: users who keep an attribute to themselves train against guessers that all others have trained.
+
+Paper: Hu and Song, "User Consented Federated Recommender System Against Personalized Attribute Inference
+Attack", WSDM 2024.
+Acts at: attach, helper_loss, penalty.
+
+Users who consent to share an attribute train its discriminator on their own vector and label, and the server
+averages it over them. A user who does not consent leaves it as it came, so that what goes up is what came
+down and tells nothing; their own label is never read. What is called a filter there is, as in its code, no
+network of its own: the penalty acts on the user vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from veilrec.defence import Defence, HelperSteps
+from veilrec.defences.split import Perceptron, perceive
+from veilrec.errors import BadInput, nearest
+from veilrec.model import Device, Recommender, with_part
+from veilrec.params import Part, Scope
+
+__all__ = ["UCFedRec"]
+
+PART = "discriminator_"  # before the name of the attribute
+SLOPE = 0.2  # of the leaky ReLU
+
+
+class Guess(NamedTuple):
+    """What the discriminator of an attribute makes of a device's users."""
+
+    logits: Tensor  # [seats, classes]
+    label: Tensor  # [seats], -1 unknown
+    shares: Tensor  # [seats] whether the user consents to share the attribute
+
+
+@dataclass(frozen=True)
+class UCFedRec(Defence):
+    """Push what discriminators make of a user vector towards a uniform guess, for those who want it.
+
+    Who consents is for the data to say (`data.consent`); where nobody does, discriminators learn nothing and
+    nobody is protected by them. It promises nothing formally.
+
+    Attributes:
+        strength: λ, the weight of KL(guess ‖ uniform) in the loss of those who do not consent.
+        hidden: Widths of a discriminator's hidden layers; the authors' are deeper and have dropout.
+        lr: Rate of the discriminators' own SGD; in the authors' code a twentieth of the recommender's.
+        attributes: What is protected; empty for all that the data has.
+    """
+
+    strength: float = 1.0
+    hidden: tuple[int, ...] = (64, 64)
+    lr: float = 0.1
+    attributes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < math.inf:
+            raise BadInput(
+                "defence.strength", f"{self.strength} is no weight", "give a number from 0 upwards"
+            )
+        if not 0 < self.lr < math.inf:
+            raise BadInput("defence.lr", f"{self.lr} is no learning rate", "give a number above 0")
+        if any(width < 1 for width in self.hidden):
+            raise BadInput(
+                "defence.hidden", f"widths {list(self.hidden)}", "give whole numbers from 1 upwards"
+            )
+
+    @property
+    def helpers(self) -> HelperSteps:  # type: ignore[override]
+        return HelperSteps(lr=self.lr)
+
+    def attach(self, model: Recommender) -> Recommender:
+        """One discriminator for each attribute, which all devices get."""
+        known = model.classes
+        if known is None:  # no data, no discriminators
+            return model
+        if not known:
+            raise BadInput("defence", "the data has no attribute to guard", "use data with attributes")
+        for name in self.attributes or known:
+            if name not in known:
+                what = f'the data has no attribute "{name}"'
+                raise BadInput("defence.attributes", what, nearest(name, known))
+            network = Perceptron([model.dim, *self.hidden, known[name]])
+            model = with_part(model, _part(name), network, Part(Scope.SHARED, helper=True))
+        return model
+
+    def helper_loss(self, model: Recommender, device: Device) -> Tensor:
+        """The cross-entropy of the guesses on those who share the attribute and know their label."""
+        loss = torch.zeros(())
+        for guess in self._guesses(model, device):
+            each = F.cross_entropy(guess.logits, guess.label.clamp(min=0), reduction="none")
+            loss = loss + _mean(each, guess.shares & (guess.label >= 0))
+        return loss
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        """λ · KL(guess ‖ uniform) of those who do not share the attribute, whatever their label is."""
+        loss = torch.zeros(())
+        for guess in self._guesses(model, device):
+            log = guess.logits.log_softmax(-1)
+            each = (log.exp() * log).sum(-1) + math.log(log.shape[-1])  # minus the entropy, from 0 upwards
+            loss = loss + _mean(each, ~guess.shares)
+        return self.strength * loss
+
+    def _guesses(self, model: Recommender, device: Device) -> Iterator[Guess]:
+        batch, weights = device.batch, dict(model.named_parameters())
+        user = model.represent(batch)  # [seats, dim]
+        for name, label in batch.attributes.items():
+            if _part(name) in model.parts:
+                yield Guess(perceive(user, weights, _part(name), SLOPE), label, batch.consents[name])
+
+
+def _part(attribute: str) -> str:
+    """The part that guesses an attribute; a dot would end its name."""
+    return PART + attribute.replace(".", "_")
+
+
+def _mean(each: Tensor, who: Tensor) -> Tensor:
+    """The mean of ``each [seats]`` over some of them; 0 where there is nobody."""
+    return (each * who).sum() / who.sum().clamp(min=1)

@@ -1,0 +1,74 @@
+"""Serving: the scores that users are shown in a state, everywhere alike.
+
+Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
+Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
+pass depends on the state and the keys alone, so that validation, test and recommendations agree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from veilrec import evaluation, local
+from veilrec.evaluation import Score, View
+from veilrec.params import Params, Rows
+from veilrec.portion import Portion
+from veilrec.protocol import State
+from veilrec.workers import Workers
+
+if TYPE_CHECKING:
+    from veilrec.rounds import Federation
+
+__all__ = ["scorer"]
+
+HELD = 1 << 24  # values of item tables held at once: under a personal model each client has whole ones
+
+
+def scorer(federation: Federation, state: State, pool: Workers) -> Score:
+    """Clients ``[c]`` and items ``[c, seats, n]`` (None for all) to scores ``[c, seats, n]``."""
+    fed, personal = federation, federation.model.personal
+    view = _view(fed, state, pool) if personal else None
+    score = evaluation.scorer(fed.model, fed.protocol, state, fed.clients, fed.plan.dtype, pool, view)
+    tables = sum(fed.model.get_parameter(name).numel() for name in fed.task().tables)
+    few = max(1, HELD // max(1, tables))
+
+    def some_at_a_time(cohort: Tensor, items: Tensor | None) -> Tensor:
+        parts = cohort.split(few)
+        chosen = [None] * len(parts) if items is None else items.split(few)
+        return torch.cat([score(*part) for part in zip(parts, chosen, strict=True)])
+
+    return some_at_a_time if personal else score
+
+
+def _view(federation: Federation, state: State, pool: Workers) -> View:
+    """Some clients ``[c]`` to all their weights after one more local pass, client axis first."""
+    clients, plan = federation.clients, federation.plan
+    apart = federation.keys.fold("personal").fold(state.round)
+
+    def train(cohort: Tensor) -> Params:
+        sizes = torch.tensor([clients.sizes[k] for k in cohort.tolist()], device=cohort.device)
+        order = sizes.argsort(descending=True, stable=True)  # the largest first, as a portion wants it
+        chunk, back = cohort[order], order.argsort()
+        keys = apart.fold(clients.tags[chunk])
+        settings = {"epochs": plan.epochs, "negatives": plan.negatives, "history": federation.model.history}
+        portion = Portion.draw(clients, chunk, keys, **settings, dtype=plan.dtype)
+        sent, own = federation.protocol.send(state, chunk, federation.keys), state.devices.get(chunk)
+        task = federation.task(pool.own(federation.model))
+        situation = local.Situation(sent, state.posts.values, keys, state.round)
+        trained = local.train(task, portion, situation, own).params
+        for name in task.tables:
+            trained[name] = _whole(sent.all[name], Rows(portion.known.rows, trained[name]))
+        return {name: weight.detach()[back] for name, weight in trained.items()}
+
+    return train
+
+
+def _whole(table: Tensor, rows: Rows) -> Tensor:
+    """``[c, n, …]`` a table that all were sent, with each client's own rows in their places."""
+    wide = table.expand(len(rows.row), *table.shape).clone()
+    client, place = (rows.row >= 0).nonzero(as_tuple=True)
+    wide[client, rows.row[client, place]] = rows.value[client, place]
+    return wide
