@@ -36,6 +36,7 @@ from veilrec.params import Params
 from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs import interrupt
+from veilrec.store import Keeps
 from veilrec.transcript import Record
 from veilrec.wire import Schema, Spec
 
@@ -56,6 +57,7 @@ class Order:
         stall: Wait for that signal's end when the chunk of this number has passed, as a slow round would.
         space: Most bytes of one file, as if the disk were full.
         report: A file for how often each kind of call was made.
+        keeps: Where devices' own weights lie.
     """
 
     out: str
@@ -68,6 +70,7 @@ class Order:
     stall: int = 0
     space: int = 0
     report: str = ""
+    keeps: Keeps = "auto"
 
 
 @dataclass(frozen=True)
@@ -81,14 +84,14 @@ class Posting(Defence):
         return {"vector": Spec((model.dim,), dtype)}
 
 
-def small(rounds: int = 12) -> Experiment:
+def small(rounds: int = 12, keeps: Keeps = "auto") -> Experiment:
     """A run in which all that must survive has its part: posts, sampling, two optimisers with state."""
     return Experiment(
         checkerboard(),
         partial(FedNCF, dim=8, head=(8,), user="exposed"),
         FedAvg(server="adam", server_lr=0.01),
         Posting(),
-        Plan(rounds=rounds, cohort=0.5, optimiser="adam", lr=0.2, evaluate_every=2, chunk=3),
+        Plan(rounds=rounds, cohort=0.5, optimiser="adam", lr=0.2, evaluate_every=2, chunk=3, keeps=keeps),
         record=Record(last=3),
         consent=0.5,
         seed=5,
@@ -161,7 +164,7 @@ def work(order: Order, errors: int) -> int:
     counts: Counter[str] = Counter()
     prepare(order, counts)
     try:
-        small(order.rounds).run(
+        small(order.rounds, order.keeps).run(
             Path(order.out),
             resume=order.resume,
             checkpoint_seconds=order.seconds,
@@ -196,6 +199,7 @@ def prepare(order: Order, counts: Counter[str]) -> None:
 
     os.fsync = failing("fsync", lambda descriptor: None)  # slow, and a killed process loses nothing without
     os.replace = failing("replace", os.replace)
+    os.link = failing("link", os.link)
     Path.unlink = failing("unlink", Path.unlink)  # type: ignore[method-assign]
     disk.Sink.write = failing("write", disk.Sink.write, half=True)  # type: ignore[method-assign]
     experiment.stoppable = partial(interrupt.stoppable, order.grace)  # type: ignore[attr-defined]

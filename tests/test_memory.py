@@ -39,6 +39,47 @@ def test_peak_memory_of_two_rounds(world: tuple[int, int, int, float, int, float
     assert int(done.stdout) / 1024**2 < limit  # GB
 
 
+SHELVED = """
+from typing import ClassVar
+import torch
+from veilrec import Clients, FedAvg, FedNCF, Federation, Plan, synthetic
+from veilrec.defence import Defence, HelperSteps
+from veilrec.evaluation import Evaluation
+from veilrec.model import with_part
+from veilrec.params import Part, Scope
+
+class Heavy(Defence):
+    helpers: ClassVar[HelperSteps] = HelperSteps(0.01, momentum=0.9)
+    def attach(self, model):
+        return with_part(model, "net", torch.nn.Linear(1000, 159), Part(Scope.PRIVATE, helper=True))
+    def whole(self, model):
+        return 5 * 159_000
+    def cohort_helper_loss(self, model, params, devices, axes):
+        return (params["net.weight"] - 1).square().flatten(1).mean(1)
+    def helper_loss(self, model, device):
+        return (model.net.weight - 1).square().mean()
+
+log = synthetic(users=6040, items=3706, events=1_000_209)
+plan = Plan(rounds=1, cohort=0.8, evaluate_every=1)
+clients = Clients.phones(log.leave_one_out())
+judge = Evaluation(candidates=99)
+fed = Federation.of(clients, FedNCF(log.n_items), FedAvg(), Heavy(), plan, evaluation=judge)
+state = fed.run(fed.start())
+assert state.devices.shelf is not None
+print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_large_networks_of_a_defence_lie_in_files() -> None:
+    """ML-1M's users with a network of 159,000 weights and their momentum each: 7.7 GB of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHELVED], capture_output=True, text=True, timeout=900, check=True
+    )
+    assert int(done.stdout) / 1024**2 < 3.0  # GB
+
+
 TEN = """
 from functools import partial
 from veilrec import Experiment, FedNCF, Plan, synthetic

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -222,9 +221,7 @@ def _finished(place: Path, mark: str) -> Result:
         raise BadInput(
             place, "a finished run of another recipe or other data", "choose another folder with --out"
         )
-    shutil.rmtree(
-        place / folder.SPOOL, ignore_errors=True
-    )  # left if the process died right after its last write
+    folder.tidy(place)  # in case the process died right after its last write
     return result
 
 

@@ -46,7 +46,7 @@ class Part:
         scope: Who holds it and who sees it.
         rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
             are not copied or uploaded: on a device such a part is a local table.
-        helper: True for a network that only a defence trains (`Defence.helper_loss`).
+        helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
     """
 
     scope: Scope

@@ -31,6 +31,8 @@ class Plan:
         chunk: Devices trained at once: memory, never results. 0 chooses what fits a cache; more on a GPU.
         workers: Threads that train chunks side by side; they change no bit.
         precision: Of the weights: float32, or float64 for tests.
+        keeps: Where devices' own weights lie between rounds: memory, never results. ``auto`` takes files for
+            more than a gigabyte of them, unless on a GPU.
         budget: Stop before the round in which the ε of all of somebody's uploads together would exceed this;
             0 for no budget.
     """
@@ -47,6 +49,7 @@ class Plan:
     chunk: int = 0
     workers: int = 2
     precision: Literal["float32", "float64"] = "float32"
+    keeps: Literal["auto", "memory", "disk"] = "auto"
     budget: float = 0.0
 
     def __post_init__(self) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from veilrec import local, wire
+from veilrec import local, serving, wire
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, ClientFailed
-from veilrec.evaluation import Evaluation, Scored, candidates, evaluate, scorer
+from veilrec.evaluation import Evaluation, Scored, candidates, evaluate
 from veilrec.keys import Keys
-from veilrec.model import Recommender
+from veilrec.model import Recommender, told
 from veilrec.params import Message, Params, Scope, part_of
 from veilrec.plan import Plan
 from veilrec.portion import Portion
@@ -44,6 +45,7 @@ class Federation:
     defence: Defence
     plan: Plan
     keys: Keys
+    given: Clients  # as they were before `Defence.prepare`: what a real device starts from
     evaluation: Evaluation = field(default_factory=Evaluation)
     split_seed: int = 0
 
@@ -64,17 +66,16 @@ class Federation:
     ) -> Federation:
         """A federation after `Defence.prepare` (unless that was done already) and `Defence.attach`."""
         keys = Keys.seed(seed) if isinstance(seed, int) else seed
-        if prepare:
-            clients = defence.prepare(clients, keys.fold("prepare"))
-        model = defence.attach(model)
-        _refuse(clients, model, protocol, plan)
-        here = Keys(keys.value.to(device))
-        judge = evaluation or Evaluation()
-        return cls(clients.to(device), model, protocol, defence, plan, here, judge, split_seed)
+        given = replace(clients)  # the same tensors, without what is worked out of them on the way
+        prepared = defence.prepare(clients, keys.fold("prepare")) if prepare else clients
+        model = defence.attach(told(model, prepared))
+        _refuse(prepared, model, protocol, plan)
+        here, judge = Keys(keys.value.to(device)), evaluation or Evaluation()
+        return cls(prepared.to(device), model, protocol, defence, plan, here, given, judge, split_seed)
 
-    def start(self) -> State:
-        """The state before the first round."""
-        store = Store(len(self.clients), self._fresh, self.keys.value.device)
+    def start(self, folder: Path | None = None) -> State:
+        """The state before the first round; devices' files, if they have any, lie in `folder`."""
+        store = Store.of(self.plan.keeps, len(self.clients), self.fresh, self.keys.value.device, folder)
         state = self.protocol.start(self.model, store, self.keys.fold("server"))
         return replace(state, server=self._cast(state.server), memory=self._cast(state.memory))
 
@@ -154,7 +155,7 @@ class Federation:
         if pool is None:
             with workers(self.plan.workers) as fresh:
                 return self.evaluate(state, which, fresh)
-        score = scorer(self.model, self.protocol, state, self.clients, self.plan.dtype, pool)
+        score = serving.scorer(self, state, pool)
         return evaluate(self.evaluation, self.clients, which, score, self.candidates, pool)
 
     def respond(self, sent: Sent, state: State, own: Params, chunk: Tensor, task: local.Task) -> Done:
@@ -217,11 +218,11 @@ class Federation:
         plan, model = self.plan, model or self.model
         return local.Task(model, self.protocol, self.defence, plan.stepper, plan.epochs, plan.batch, trains)
 
-    def _fresh(self, cohort: Tensor) -> Params:
-        """What devices hold before their first round: weights and optimiser state of their own parts."""
+    def fresh(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
+        """What devices hold before their first round: their own weights, or some, and optimiser state."""
         keys = self.keys.fold("device").fold(self.clients.tags[cohort])
-        names = self.model.names(Scope.EXPOSED, Scope.PRIVATE)
-        own = self._cast({name: self.model.initial(name, keys.fold(name)) for name in names})
+        drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
+        own = self._cast({name: self.model.initial(name, keys.fold(name)) for name in drawn})
         helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
         state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
         return {**own, **state, **local.helper_stepper(self.defence).fresh(helper)}
@@ -283,11 +284,10 @@ def _refuse(clients: Clients, model: Recommender, protocol: Protocol, plan: Plan
     """Settings that cannot work together, found before any work is done."""
     for name, part in model.parts.items():
         if part.rows == "item" and part.scope is not Scope.SHARED:
-            raise BadInput(
-                "model", f"item table {name!r} is {part.scope.value}", "item tables must be shared"
-            )
-        if part.helper and part.scope is Scope.SHARED and protocol.still():
-            raise BadInput("protocol.sends", f"helper {name!r} is stepped by devices", 'set it to "weights"')
+            what = f"item table {name!r} is {part.scope.value}"
+            raise BadInput("model", what, "item tables must be shared")
+        if (part.helper or model.personal) and part.scope is Scope.SHARED and protocol.still():
+            raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
         if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
             raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
     if not any(clients.sizes):

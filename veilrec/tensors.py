@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from veilrec.disk import BLOCK, Digest, Sink, atomic
 from veilrec.errors import Corrupted
 from veilrec.params import Params
 
-__all__ = ["Column", "Reader", "raw", "read", "write", "write_columns"]
+__all__ = ["Blocks", "Column", "Reader", "raw", "read", "write", "write_columns"]
 
 NAMES = {
     torch.float64: "F64",
@@ -43,12 +43,22 @@ class Column(NamedTuple):
     path: Path
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], *, secret: bool = False) -> Digest:
+class Blocks(NamedTuple):
+    """A tensor that is never there as a whole: some rows at a time are made when they are asked for."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    rows: Callable[[], Iterable[Tensor]]
+
+
+def write(path: Path, tensors: Mapping[str, Tensor | Blocks], *, secret: bool = False) -> Digest:
     """A safetensors file; no second copy of the tensors is made on the way."""
     with atomic(path, secret=secret) as sink:
         order = _head(sink, {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()})
         for name in order:
-            sink.write(raw(tensors[name]))
+            tensor = tensors[name]
+            for block in tensor.rows() if isinstance(tensor, Blocks) else (tensor,):
+                sink.write(raw(block))
     return sink.digest()
 
 

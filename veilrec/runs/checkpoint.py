@@ -1,7 +1,9 @@
 """Checkpoints: the whole state of a run on disk, checksummed, the last two of them.
 
 A state lies in ``state-000012.safetensors``; ``round-000012.json`` names it and the selected state with their
-checksums, is checksummed itself, and is written last: a checkpoint counts from then on.
+checksums, is checksummed itself, and is written last: a checkpoint counts from then on. Where devices have
+files, the folder ``state-000012`` holds links to them and the state their checksums: what did not change
+between two checkpoints is on the disk once, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,12 +22,14 @@ from veilrec.disk import Digest, digest, sweep, sync_folder, write_json, writing
 from veilrec.errors import BadInput, Corrupted
 from veilrec.params import Params
 from veilrec.protocol import State
-from veilrec.tensors import read, write
+from veilrec.shelf import Shelf
+from veilrec.tensors import Reader, read, write
 from veilrec.uploads import Posts
 
 __all__ = ["Checkpoints", "Damaged", "Saved", "flat", "unflat"]
 
-KEPT, VERSION = 2, 1
+KEPT, VERSION, DEVICES = 2, 1, "devices"
+SUMS = "devices/sums"  # checksums of the devices' files
 STATE = re.compile(r"state-\d{6,}\.safetensors")
 
 
@@ -54,6 +59,11 @@ class Checkpoints:
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.folder, self.fingerprint = folder, fingerprint
         self._files: dict[str, Digest] = {}  # states on disk that were written or checked by this process
+
+    @property
+    def devices(self) -> Path:
+        """Where the devices' files of the state at hand lie: beside their links."""
+        return self.folder.with_name(DEVICES)
 
     def select(self, state: State, extra: Mapping[str, Params]) -> None:
         """Keep a state in the place of the one selected before; `extra` are more groups of tensors."""
@@ -119,11 +129,13 @@ class Checkpoints:
         if name not in self._files:
             with writing(self.folder):
                 self.folder.mkdir(exist_ok=True)
+            state.devices.snapshot(self.folder / _folder_name(name))
             self._files[name] = write(self.folder / name, flat(state, extra), secret=True)
 
     def load(self, round: int, start: State) -> tuple[State, dict[str, Params]]:
         """A state that was kept, put into the place of a fresh one, and its other groups."""
-        return unflat(round, read(self.folder / _state_name(round)), start)
+        name = _state_name(round)
+        return unflat(round, read(self.folder / name), start, self.folder / _folder_name(name))
 
     def _read(self, path: Path) -> Saved:
         try:
@@ -145,6 +157,8 @@ class Checkpoints:
             state = self.folder / name
             if not STATE.fullmatch(name) or not state.is_file() or digest(state) != expected:
                 raise _Wrong(f"{name} does not match its checksum")
+            if wrong := _differing(state, state.with_name(_folder_name(name))):
+                raise _Wrong(f"{wrong} does not match its checksum")
         return saved
 
     def _prune(self, selected: int) -> None:
@@ -160,6 +174,9 @@ class Checkpoints:
             if path.name not in needed:
                 path.unlink()
                 self._files.pop(path.name, None)
+        for path in self.folder.glob("state-*/"):
+            if f"{path.name}.safetensors" not in needed:
+                shutil.rmtree(path)
 
 
 class _Wrong(Exception):
@@ -178,14 +195,16 @@ def flat(state: State, extra: Mapping[str, Params]) -> Params:
     return {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
 
 
-def unflat(round: int, tensors: Params, start: State) -> tuple[State, dict[str, Params]]:
-    """The reverse of `flat`, on the device of `start`, whose store is filled."""
+def unflat(
+    round: int, tensors: Params, start: State, files: Path | None = None
+) -> tuple[State, dict[str, Params]]:
+    """The reverse of `flat`, on the device of `start`, whose store is filled; devices' files from `files`."""
     groups: dict[str, Params] = {"server": {}, "memory": {}, "devices": {}, "posts": {}}
     device = start.devices.slot.device
     for name, value in tensors.items():
         group, rest = name.split("/", 1)
         groups.setdefault(group, {})[rest] = value if group not in STATES else value.to(device)
-    start.devices.restore(groups.pop("devices"))
+    start.devices.restore(groups.pop("devices"), files)
     posts = groups.pop("posts")
     owner = posts.pop("owner")
     values = {name.removeprefix("value/"): value for name, value in posts.items()}
@@ -201,6 +220,24 @@ def unflat(round: int, tensors: Params, start: State) -> tuple[State, dict[str, 
 
 def _state_name(round: int) -> str:
     return f"state-{round:06}.safetensors"
+
+
+def _differing(state: Path, folder: Path) -> str:
+    """The first of the devices' files in a folder that is not what a state says; empty for none."""
+    file, shelf = Reader(state), Shelf({}, folder)
+    if SUMS not in file.names:
+        return ""
+    slot, sums = file.get("devices/slot"), file.get(SUMS)
+    for client in (slot >= 0).nonzero().squeeze(1).tolist():
+        path, expected = shelf.path(client), bytes(sums[slot[client]].tolist())
+        if not path.is_file() or digest(path).sha256 != expected.hex():
+            return f"{folder.name}/{path.name}"
+    return ""
+
+
+def _folder_name(state: str) -> str:
+    """Where the devices' files of a state are, if they have any."""
+    return state.removesuffix(".safetensors")
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

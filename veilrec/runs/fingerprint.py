@@ -18,7 +18,12 @@ from veilrec.tensors import raw
 
 __all__ = ["data_fingerprint", "describe", "fingerprint"]
 
-IDLE = {("plan", "workers"), ("data", "path"), ("plugin", "path")}  # settings that change no bit of a result
+IDLE = {  # settings that change no bit of a result
+    ("plan", "workers"),
+    ("plan", "keeps"),
+    ("data", "path"),
+    ("plugin", "path"),
+}
 
 
 def describe(thing: Any, *, named: bool = True) -> Any:

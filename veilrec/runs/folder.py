@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import tempfile
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from veilrec.disk import Digest, atomic, digest, sweep, writing
 from veilrec.errors import BadInput, Corrupted
@@ -20,13 +21,14 @@ from veilrec.params import Params
 from veilrec.protocol import State
 from veilrec.result import Result
 from veilrec.rounds import Federation
-from veilrec.runs.checkpoint import unflat
+from veilrec.runs.checkpoint import DEVICES, unflat
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.lock import LOCK, held_by, locked
 from veilrec.runs.world import IDS, WORLD, load_world
-from veilrec.tensors import read, write
+from veilrec.scratch import Scratch
+from veilrec.tensors import Blocks, Reader, read, write
 
-__all__ = ["Run", "claim", "load_run", "save_state", "write_per_user", "write_recipe"]
+__all__ = ["Run", "claim", "load_run", "save_state", "tidy", "write_per_user", "write_recipe"]
 
 RECIPE, MODEL, USERS, PER_USER = "recipe.toml", "model.safetensors", "users.safetensors", "per_user.csv"
 TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
@@ -36,6 +38,7 @@ TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
     "checkpoint",
 )
 SPOOL = "transcript"
+ROWS = 64  # devices whose files are made at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -47,8 +50,8 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
         BadInput: Where it is in use, or holds something and is not to be resumed.
     """
     if out is None:
-        with tempfile.TemporaryDirectory(prefix="veilrec-") as place:
-            yield Path(place)
+        with closing(Scratch()) as scratch:
+            yield scratch.folder
         return
     if out.exists() and not out.is_dir():
         raise BadInput(out, "not a folder", "choose another one with --out")
@@ -63,7 +66,22 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
         out.mkdir(parents=True, exist_ok=True)
     with locked(out):
         sweep(out)
-        yield out
+        _remove(*out.glob(f"{DEVICES}*"))  # left by a process that was killed; checkpoints have links
+        try:
+            yield out
+        finally:
+            _remove(*out.glob(f"{DEVICES}*"))
+
+
+def tidy(folder: Path) -> None:
+    """Remove what only an unfinished run needs: the spool of a transcript, devices' files in checkpoints."""
+    _remove(folder / SPOOL, *(folder / CHECKPOINT).glob("state-*/"))
+
+
+def _remove(*folders: Path) -> None:
+    for path in folders:
+        if path.is_dir():
+            shutil.rmtree(path)
 
 
 def write_recipe(folder: Path, text: str) -> None:
@@ -79,12 +97,10 @@ def write_recipe(folder: Path, text: str) -> None:
 def save_state(folder: Path, state: State) -> dict[str, Digest]:
     """Write a state as two files: what the server has, and what devices hold, for their owner only."""
     server = {**state.server, **{f"memory/{name}": value for name, value in state.memory.items()}}
-    store = state.devices
-    client = (store.slot >= 0).nonzero().squeeze(1)
-    own: Params = {"client": torch.empty_like(client), "posts/owner": state.posts.owner}
-    own["client"][store.slot[client]] = client  # in the order of the slots: no column has to be copied
+    store = state.devices  # in the order of its slots: no column has to be copied
+    own: dict[str, Tensor | Blocks] = {"client": store.clients(), "posts/owner": state.posts.owner}
     own |= {f"posts/value/{name}": value for name, value in state.posts.values.items()}
-    own |= {name: value[: store.used] for name, value in store.values.items()}
+    own |= store.columns()
     return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
 
 
@@ -93,13 +109,22 @@ def _state_of(folder: Path, round: int, start: State) -> State:
     tensors: Params = {}
     for name, value in read(folder / MODEL).items():
         tensors[name if name.startswith("memory/") else f"server/{name}"] = value
-    own = read(folder / USERS)
-    client = own.pop("client")
+    own, shelved = Reader(folder / USERS), start.devices.shelf is not None
+    client, columns = own.get("client"), [n for n in own.names if n != "client" and n[:6] != "posts/"]
+    tensors |= {name: own.get(name) for name in own.names if name[:6] == "posts/"}
     tensors["devices/slot"] = torch.full((len(start.devices.slot),), -1)
-    tensors["devices/slot"][client] = torch.arange(len(client))
-    for name, value in own.items():
-        tensors[name if name.startswith("posts/") else f"devices/value/{name}"] = value
-    return unflat(round, tensors, start)[0]
+    if not shelved:
+        tensors["devices/slot"][client] = torch.arange(len(client))
+        tensors |= {f"devices/value/{name}": own.get(name) for name in columns}
+    state = unflat(round, tensors, start)[0]
+    for first in range(0, len(client) if shelved else 0, ROWS):
+        own, rows = (
+            Reader(folder / USERS),
+            (first, first + ROWS),
+        )  # opened anew: what was read counts as memory
+        values = {name: own.get(name, *rows) for name in columns}
+        state.devices.put(client[slice(*rows)].to(state.devices.slot.device), values)
+    return state
 
 
 def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:

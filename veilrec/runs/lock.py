@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veilrec.disk import writing
+from veilrec.disk import grab, writing
 from veilrec.errors import BadInput
 
 __all__ = ["LOCK", "held_by", "locked"]
@@ -46,7 +46,7 @@ def held_by(folder: Path) -> str:
     except FileNotFoundError:
         return ""
     try:
-        return "" if _grab(descriptor) else _holder(path)
+        return "" if grab(descriptor) else _holder(path)
     finally:
         os.close(descriptor)
 
@@ -56,7 +56,7 @@ def _take(path: Path) -> int:
     while True:
         with writing(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not _grab(descriptor):
+        if not grab(descriptor):
             os.close(descriptor)
             raise BadInput(path.parent, f"locked by {_holder(path)}", "wait for that process or stop it")
         try:
@@ -73,21 +73,3 @@ def _holder(path: Path) -> str:
     except OSError:
         text = ""
     return f"pid {text}" if text.isdigit() else "another process"
-
-
-def _grab(descriptor: int) -> bool:
-    """Lock an open file without waiting; the lock ends when it is closed, however that happens."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # far behind the text, which others may read
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

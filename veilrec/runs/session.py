@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -99,7 +98,7 @@ class Session:
         )
         if self.keeps:
             result.save(self.place)
-            shutil.rmtree(self.place / folder.SPOOL, ignore_errors=True)
+            folder.tidy(self.place)
         return result
 
     def _training(self, stop: Stop, seconds: float | None, mark: str) -> Training:

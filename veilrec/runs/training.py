@@ -92,7 +92,7 @@ class Training:
         for journal in (self.metrics, self.timing):
             journal.rewind(EMPTY)
         self.recorder.rewind(0)
-        state = self.federation.start()
+        state = self.federation.start(self.checkpoints.devices)
         self._checkpoint(state)
         return state
 
@@ -181,7 +181,7 @@ class Training:
         return ""
 
     def _take_up(self, saved: Saved) -> State:
-        state, extra = self.checkpoints.load(saved.round, self.federation.start())
+        state, extra = self.checkpoints.load(saved.round, self.federation.start(self.checkpoints.devices))
         self.rows = self.metrics.rewind(_mark(saved, self.metrics))
         self.timing.rewind(_mark(saved, self.timing))
         self.recorder.rewind(saved.round)
