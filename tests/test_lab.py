@@ -67,6 +67,12 @@ def test_a_planted_leak_is_found_and_told_in_plain_words() -> None:
     assert told["floors"]["majority"]["micro_f1"] < 0.56
     assert all(attacker["p"] == pytest.approx(1 / 200) for attacker in told["attackers"])
     assert len(verdict["replicates"]) == 200
+    kept = told["attackers"][0]["replicates"]
+    assert {score: len(some) for score, some in kept.items()} == {
+        "auc": 200,
+        "macro_f1": 200,
+        "micro_f1": 200,
+    }
     assert {group["group"] for group in told["groups"]} == {"female", "male"}
 
 
@@ -267,6 +273,7 @@ def test_an_answer_that_is_none_is_refused() -> None:
 def test_protocols_of_papers_are_theirs() -> None:
     assert PRESETS["pard"].threat.selection == "oracle"
     assert set(PRESETS["pard"].threat.grants) == {"interactions", "user_vectors"}
+    assert [name for name, one in PRESETS.items() if "withheld" in one.threat.grants] == ["pard-halves"]
     assert (PRESETS["apm"].threat.known, PRESETS["aegis"].threat.known) == (0.1, 0.8)
     assert (PRESETS["fedau2"].threat.repeats, PRESETS["fedau2"].threat.balanced) == (40, True)
     assert not PRESETS["veilrec"].threat.grants
@@ -317,8 +324,9 @@ def test_layers_of_a_perceptron_are_attacked_alone_and_together() -> None:
     assert list(found) == ["item", "item, rows picked", "mlp1", "mlp2", "mlp"]
     for entry in found.values():
         assert entry["classifier"] == "logistic"
-        for score in ("auc", "macro_f1"):
+        for score in ("auc", "macro_f1", "micro_f1"):
             assert entry[score]["low"] <= entry[score]["value"] <= entry[score]["high"]
+            assert len(entry["replicates"][score]) == 200
     assert found["mlp"] != {**found["mlp1"], "part": "mlp"}
 
 

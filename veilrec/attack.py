@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from veilrec.model import Recommender
+from veilrec.params import Scope, part_of
 from veilrec.transcript import Transcript
 from veilrec.uploads import Exchange
 from veilrec.wire import Schema
@@ -18,7 +19,8 @@ __all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
 
 GRANTS = {  # what a threat model may add to what the server saw, as every table prints it
     "interactions": "which items each user touched in training",
-    "user_vectors": "the user vectors, although they are not uploaded",
+    "user_vectors": "the user vectors, where they are not uploaded",
+    "withheld": "what a defence keeps on the device, to show what stays there",
 }
 
 
@@ -46,6 +48,19 @@ class Public:
     features: Sequence[str] = ()
     device: str = "cpu"
 
+    @property
+    def vectors(self) -> list[str]:
+        """The weights that have a row per user and are uploaded as they are, not as a gradient."""
+        parts = {name: self.model.parts[part_of(name)] for name in self.schema if name != "examples"}
+        bare = {name for name, part in parts.items() if part.scope is Scope.EXPOSED or not self.gradients}
+        return [name for name, part in parts.items() if part.rows == "user" and name in bare]
+
+    @property
+    def withheld(self) -> list[str]:
+        """The weights that have a row per user, are never uploaded, and are no helper of a defence."""
+        parts = {name: self.model.parts[part_of(name)] for name in self.model.names()}
+        return [n for n, p in parts.items() if p.rows == "user" and p.scope is Scope.PRIVATE and not p.helper]
+
 
 @dataclass(frozen=True)
 class Granted:
@@ -54,10 +69,12 @@ class Granted:
     Attributes:
         interactions: ``[e]`` users and ``[e]`` items, the training events.
         user_vectors: ``[users, dim]`` what stands for each user.
+        withheld: ``[users, d]`` what each device keeps of its user and never uploads.
     """
 
     interactions: tuple[Tensor, Tensor] | None = None
     user_vectors: Tensor | None = None
+    withheld: Tensor | None = None
 
 
 class Seen:

@@ -22,7 +22,7 @@ from veilrec.transcript import Transcript
 from veilrec.uploads import Exchange
 from veilrec.workers import workers
 
-__all__ = ["probe", "public", "see", "user_vectors"]
+__all__ = ["probe", "public", "see", "user_vectors", "withheld"]
 
 BLOCK = 256  # clients whose vectors are computed at once
 
@@ -59,6 +59,7 @@ def see(
     granted = Granted(
         interactions=(log.user.cpu(), log.item.cpu()) if "interactions" in grants else None,
         user_vectors=user_vectors(federation, state) if "user_vectors" in grants else None,
+        withheld=withheld(federation, state) if "withheld" in grants else None,
     )
     return Seen(public(federation), lambda: probe(federation, state), granted, kept)
 
@@ -67,20 +68,39 @@ def user_vectors(federation: Federation, state: State) -> Tensor:
     """``[users, dim]`` what stands for each user in a state, whether it is ever uploaded or not."""
     clients, model = federation.clients, federation.model
     found = torch.zeros(clients.log.n_users, model.dim, dtype=federation.plan.dtype)
-    everyone = torch.arange(len(clients), device=clients.seats.device)
-    for cohort in everyone.split(max(1, BLOCK // clients.n_seats)):
+    for cohort in _cohorts(federation):
         vectors, seats = _represent(federation, state, cohort).cpu(), clients.seats[cohort].cpu()
         found[seats[seats >= 0]] = vectors[seats >= 0]
     return found
 
 
+def withheld(federation: Federation, state: State) -> Tensor:
+    """``[users, d]`` what devices keep of each user, side by side, as the state has it; else no columns."""
+    names, clients = public(federation).withheld, federation.clients
+    users, rows = [], []
+    for cohort in _cohorts(federation) if names else ():
+        own, seats = state.devices.get(cohort, names), clients.seats[cohort].cpu()
+        users.append(seats[seats >= 0])
+        rows.append(torch.cat([own[name].flatten(2).cpu() for name in names], 2)[seats >= 0])
+    found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
+    return found.index_copy(0, torch.cat(users), torch.cat(rows)) if rows else found
+
+
+def _cohorts(federation: Federation) -> Iterator[Tensor]:
+    """All clients, as many at a time as are computed at once."""
+    everyone = torch.arange(len(federation.clients), device=federation.clients.seats.device)
+    yield from everyone.split(max(1, BLOCK // federation.clients.n_seats))
+
+
 def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
     """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
     model, clients = federation.model, federation.clients
-    sent, own = federation.protocol.send(state, cohort, federation.keys), state.devices.get(cohort)
+    sent = federation.protocol.send(state, cohort, federation.keys)
     rows = torch.arange(clients.log.n_items, device=cohort.device)
     batch = clients.batch(cohort, history=model.history, rows=rows, dtype=federation.plan.dtype)
-    shared = {n: model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
+    parts = {n: model.parts[part_of(n)] for n in model.names()}
+    shared = {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
+    own = state.devices.get(cohort, [n for n, here in shared.items() if not here])
     params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
 
     def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:

@@ -54,7 +54,7 @@ class Result:
         discloses: What the messages of one device tell the server, by name and in words.
         ledger: What the defences guarantee formally, per upload and over the run, or that they do not.
         curves: Metrics by round.
-        utility_replicates: Bootstrap replicates of the selecting metric, keyed by user: two runs pair up.
+        utility_replicates: Bootstrap replicates by metric, keyed by user: two runs pair up.
         files: The other files of the run directory, by name, with checksum and size.
         fingerprint, data_fingerprint: Hashes of recipe and data together, and of the data.
     """

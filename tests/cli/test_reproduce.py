@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.commands import call, tree
 from tests.reproduction.tiny import PAPER, RECIPE, write
+from veilrec.reproduction.popularity import floor_of
+from veilrec.result import Result
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,12 @@ def test_popularity_is_paired_by_user(done: Path) -> None:
     assert kept["value"] == run["utility"]["floor"]["hr@10"]
     assert len(kept["replicates"]) == len(run["utility_replicates"]["hr@10"])
     assert sum(kept["replicates"]) / len(kept["replicates"]) == pytest.approx(kept["value"], abs=0.02)
+    assert {"hr@10", *kept["beside"]} == set(run["utility"]["test"]) == set(run["utility_replicates"])
+    result = Result.load(done / "out" / "synthetic" / "plain" / "seed=0")
+    other = floor_of(done / "out" / "synthetic", result, "ndcg@10")
+    assert other is not None
+    assert other.value == result.utility.floor["ndcg@10"]
+    assert list(other.replicates) == kept["beside"]["ndcg@10"]["replicates"]
 
 
 def test_missing_runs_are_shown_as_missing(done: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduction.tiny import attacked, shelved, write
+from tests.reproduction.tiny import attacked, ranked, shelved, write
 from tests.results import result, spread
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.claims import Checked, check, sides
@@ -181,6 +181,30 @@ def test_what_a_claim_does_not_name_is_the_first_of_its_table(world: tuple[Paper
     )
 
 
+def test_an_attribute_may_have_a_score_of_its_own(world: tuple[Paper, Path]) -> None:
+    paper, out = world
+    own = replace(paper, attributes={"gender": Named("Gender", score="auc"), "age": Named("Age")})
+    found = checked((own, out), less="noisy", than="plain", **GENDER)
+    assert found.sentence.startswith("Noisy leaks less gender than Plain (AUC, ζ = 0.3, KNN)")
+    table = own.tables["table1"]
+    scores = [
+        sides(own, table, Claim(less="noisy", than="plain", attribute=attribute, by=by))[0].score
+        for attribute, by in (("gender", ""), ("gender", "micro_f1"), ("age", ""))
+    ]
+    assert scores == ["auc", "micro_f1", "macro_f1"]
+
+
+def test_a_claim_by_another_metric_has_an_interval(world: tuple[Paper, Path]) -> None:
+    """The same resamples on both sides cancel: what is left is the difference of 0.1."""
+    for method, value in (("plain", 0.3), ("noisy", 0.2)):
+        for seed in range(3):
+            ranked(attacked(seed, 0.5), value).save(world[1] / "synthetic" / method / f"seed={seed}")
+    found = checked(world, more="plain", than="noisy", by="ndcg@10")
+    assert found.verdict == "yes"
+    assert found.difference == pytest.approx((0.1, 0.1, 0.1))
+    assert found.sentence.startswith("Plain recommends better than Noisy (NDCG@10): yes, 0.300 against 0.200")
+
+
 def test_two_audits_of_one_method(world: tuple[Paper, Path]) -> None:
     """Who knows more users finds more: 0.70 in the other audit of the same runs."""
     paper, out = world
@@ -197,6 +221,28 @@ def test_two_audits_of_one_method(world: tuple[Paper, Path]) -> None:
     )
     assert found.sentence.startswith(
         "Plain leaks more gender at ζ = 0.4 than at ζ = 0.3 (macro-F1, KNN): yes, 0.700"
+    )
+
+
+def test_two_attackers_of_one_method(world: tuple[Paper, Path]) -> None:
+    """SVC finds 0.70 in the same runs."""
+    paper, out = world
+    for seed in range(3):
+        one, more = attacked(seed, 0.6), attacked(seed, 0.7)
+        found = one.privacy["custom"]["attributes"]["gender"]["attackers"]
+        found += [
+            {**entry, "name": "updates/svc"}
+            for entry in more.privacy["custom"]["attributes"]["gender"]["attackers"]
+        ]
+        one.save(out / "synthetic" / "plain" / f"seed={seed}")
+    told = replace(paper, attackers={**paper.attackers, "updates/svc": Named("SVC")})
+    two = {"attacker": "updates/svc", "than_attacker": "updates/knn"}
+    found = checked((told, out), more="plain", than="plain", **GENDER, **two)
+    said = "Plain leaks more gender to SVC than to KNN (macro-F1, ζ = 0.3): yes, 0.700 against 0.600"
+    assert found.sentence.startswith(said)
+    other = checked((told, out), more="plain", than="noisy", **GENDER, **two)
+    assert other.sentence.startswith(
+        "Plain leaks more gender to SVC than Noisy to KNN (macro-F1, ζ = 0.3): yes"
     )
 
 

@@ -79,6 +79,10 @@ def test_two_rows_that_fit_are_refused(tmp_path: Path) -> None:
         ('audits = ["custom"]', 'audits = ["costum"]', 'tables.table1.audits: there is no "costum"'),
         ('parts = ["item"]', 'partz = ["item"]', "tables.table1.partz: Table has no such option"),
         ('metric = "hr@10"\n', "", "metric: a paper needs it"),
+        ('metric = "hr@10"\n', 'metric = "hit@10"\n', 'metric: there is no "hit"'),
+        ('metric = "hr@10"\n', 'metric = "hr"\n', 'metric: "hr" has no length of a list; write "hr@10"'),
+        ('beside = ["auc"]', 'beside = ["aux"]', 'beside: there is no "aux"; did you mean "auc"'),
+        ('label = "Gender"', 'label = "Gender"\nscore = "f1"', 'attributes.gender.score: there is no "f1"'),
         ('less = "noisy", than', "than", "tables.table1.claims.0: claims nothing"),
         ('than = "popularity"', 'than = "luck"', 'tables.table1.claims.2.than: there is no "luck"'),
         (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reproduction.tiny import attacked, shelved, write
+from tests.reproduction.tiny import attacked, ranked, shelved, write
 from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.claims import check
@@ -208,6 +208,55 @@ def test_one_column_an_audit_is_one_sheet(world: World) -> None:
     attack = sheets_of(paper, page(changed((paper, out), parts=[])))[0]
     assert attack.title == "Gender: macro-F1 of the attack"
     assert attack.head[1:5] == ["KNN, ζ = 0.3", "paper", "difference", "KNN, ζ = 0.4"]
+
+
+def test_an_attribute_is_shown_by_its_own_score_and_the_others_beside(world: World) -> None:
+    paper, out = world
+    named = {"gender": Named("Gender", score="auc")}
+    own = replace(paper, attributes=named, beside=["macro_f1", "auc"]), out
+    attack, beside, _ = sheets_of(own[0], page(own))
+    assert attack.title == "Gender: AUC of the attack, ζ = 0.3"
+    assert attack.rows[0][1] == "0.701 [0.601, 0.801]"
+    assert beside.head == ["method", "macro-F1: KNN", "macro-F1: items"]
+    assert "- The attack is judged by macro-F1, gender by AUC; guesses" in text(own)
+    assert "- The attack is judged by macro-F1; guesses" in text(world)
+
+
+def test_an_attribute_that_a_dataset_does_not_have_is_no_column(world: World) -> None:
+    paper, out = world
+    named = {**paper.attributes, "age": Named("Age")}
+    both = changed((replace(paper, attributes=named), out), attributes=["age", "gender"])
+    assert unmeasured(both[0], page(both)) == ["Not measured in these runs: age (KNN, items, ζ = 0.3)."]
+    data = {"synthetic": replace(paper.datasets["synthetic"], attributes=["gender"])}
+    told = replace(both[0], datasets=data), out
+    assert list(page(told).columns) == ["gender"]
+    assert unmeasured(told[0], page(told)) == []
+
+
+def test_a_second_metric_stands_beside_the_first(world: World) -> None:
+    paper, out = world
+    for seed in range(3):
+        ranked(attacked(seed, 0.6), 0.25).save(out / "synthetic" / "plain" / f"seed={seed}")
+    figures = [*paper.figures, {"table": "table1", "dataset": "Synthetic", "method": "Plain"}]
+    figures[-1] |= {"metric": "ndcg", "k": "10", "value": "0.2"}  # type: ignore[operator]
+    columns = {**paper.reported, "ndcg@10": {"metric": "ndcg", "k": "10"}}
+    both = replace(paper, metrics_beside=["ndcg@10"], reported=columns, figures=figures), out
+    useful = sheets_of(both[0], page(both))[-1]
+    assert useful.head[1:9] == [
+        "Hit@10",
+        "paper",
+        "difference",
+        "minus popularity",
+        "beats popularity",
+        "NDCG@10",
+        "NDCG@10, paper",
+        "NDCG@10, difference",
+    ]
+    assert useful.rows[0][6].startswith("0.250 [0.2")
+    assert useful.rows[0][7:9] == ["0.200", "+0.050"]
+    assert useful.rows[1][6:9] == ["not measured", "–", "–"]
+    assert useful.rows[-1][:7] == ["popularity", "0.200", "", "", "", "", "0.200"]
+    assert {len(row) for row in useful.rows} == {len(useful.head)}
 
 
 # ---- what is missing

@@ -149,6 +149,17 @@ def attacked(seed: int, value: float, **changes: Any) -> Result:
     )
 
 
+def ranked(run: Result, ndcg: float) -> Result:
+    """The same run by a second metric as well."""
+    useful = run.utility
+    both = replace(
+        useful, test={**useful.test, "ndcg@10": ndcg}, floor={**useful.floor, "ndcg@10": ndcg - 0.05}
+    )
+    return replace(
+        run, utility=both, utility_replicates={**run.utility_replicates, "ndcg@10": spread(ndcg, seed=2)}
+    )
+
+
 def shelved(out: Path, seeds: int = 3) -> Path:
     """A folder of finished runs: plain leaks 0.60, noisy 0.50."""
     for method, value in (("plain", 0.60), ("noisy", 0.50)):

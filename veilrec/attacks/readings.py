@@ -59,16 +59,27 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
 
 def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
     """Why a reading cannot be made of a federation's uploads, whatever they turn out to hold; or nothing."""
+    if name == "withheld":
+        return _kept_back(public, grants, parts)
     uploaded = {part_of(n): spec for n, spec in public.schema.items() if n != "examples"}
     if missing := [part for part in parts if part not in uploaded]:
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
     if name == "embeddings":
-        held = "user_vectors" in grants or bool(_exposed(public, parts))
+        held = "user_vectors" in grants or bool(_rows_of_users(public, parts))
         return "" if held else 'no user vector is uploaded; grant "user_vectors", or read "updates"'
     if public.seats.shape[1] > 1:
         return f'{name} of a silo are those of all its users together; read "embeddings"'
     tables = any(spec.table for spec in uploaded.values())
     return "" if tables or name == "updates" else f'{name} need an item table; read "updates"'
+
+
+def _kept_back(public: Public, grants: Collection[str], parts: Sequence[str]) -> str:
+    """Why what devices keep cannot be read; or nothing."""
+    if "withheld" not in grants:
+        return 'what is withheld is not uploaded; grant "withheld", or read "updates"'
+    if not public.withheld:
+        return 'no device keeps anything with a row per user; read "embeddings"'
+    return "what is withheld is read as a whole; name no parts" if parts else ""
 
 
 def covered(seen: Seen) -> Tensor:
@@ -244,27 +255,20 @@ def embeddings(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
 
 
 def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
-    """``[users, d]`` granted vectors, else all EXPOSED parts with a row per user; None without either."""
-    if seen.granted.user_vectors is not None:
-        return seen.granted.user_vectors.float()
-    public = federation(seen)
-    names = _exposed(public, parts)
-    if not names:
-        return None
+    """``[users, d]`` uploaded vectors, else those granted; None without either.
+
+    What is uploaded comes first: a defence has changed it, and a grant stands in for what was not sent.
+    """
+    public, granted = seen.public, seen.granted.user_vectors
+    names = _rows_of_users(public, parts) if public else []
+    if public is None or not names:
+        return None if granted is None else granted.float()
     found: Tensor = seen.once(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
     return found
 
 
-def _exposed(public: Public, parts: Sequence[str]) -> list[str]:
-    """The uploaded weights that have a row per user."""
-    return [
-        name
-        for name in public.schema
-        if name != "examples"
-        and (part := public.model.parts[part_of(name)]).scope is Scope.EXPOSED
-        and part.rows == "user"
-        and (not parts or part_of(name) in parts)
-    ]
+def _rows_of_users(public: Public, parts: Sequence[str]) -> list[str]:
+    return [name for name in public.vectors if not parts or part_of(name) in parts]
 
 
 def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
@@ -278,9 +282,19 @@ def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
     return spread(torch.cat(users), torch.cat(rows), public.n_users)
 
 
+def withheld(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """What each device keeps of its user and never uploads: no server has it, and it must be granted."""
+    kept = seen.granted.withheld
+    why = _kept_back(federation(seen), () if kept is None else ("withheld",), parts)
+    if why or kept is None:
+        raise BadInput("attack.reads", *why.split("; "))
+    return Reading(kept.float(), kept.shape[1], 0.0)
+
+
 READINGS: dict[str, Callable[[Seen, Sequence[str], int], Reading]] = {
     "updates": updates,
     "parameters": parameters,
     "profile": profile,
     "embeddings": embeddings,
+    "withheld": withheld,
 }

@@ -37,14 +37,14 @@ Preset = Annotated[
     Names,
     _names(
         "--preset",
-        "veilrec, pard, apm, apm-four, aegis or fedau2; apm@0.3 is apm with 30 % of the users known",
+        "veilrec, pard, pard-halves, apm, apm-four, aegis or fedau2; apm@0.3 is apm with 30 % of users known",
     ),
 ]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
-Reads = Annotated[Names, _names("--reads", "updates, parameters, profile or embeddings")]
+Reads = Annotated[Names, _names("--reads", "updates, parameters, profile, embeddings or withheld")]
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]
 Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
-Grant = Annotated[Names, _names("--grant", "interactions or user_vectors", "WHAT")]
+Grant = Annotated[Names, _names("--grant", "interactions, user_vectors or withheld", "WHAT")]
 Known = Annotated[float | None, typer.Option(help="Share of users whose label is known.")]
 Repeats = Annotated[int | None, typer.Option(min=1, help="Draws of known users.")]
 Selection = Annotated[str | None, typer.Option(help="last, validation or oracle.")]

@@ -64,14 +64,15 @@ def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) 
 
 def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]:
     """The two numbers that a claim compares; what it does not name is the first of its table."""
-    score = claim.by or paper.score
+    score = claim.by or paper.score_of(claim.attribute)
     if not claim.attribute:
         return Quantity(score), Quantity(score)
     audit = claim.audit or next(iter(table.audits or paper.audits))
     attacker = claim.attacker or next(iter(table.attackers or paper.attackers), "")
-    both = (audit, claim.part), (claim.than_audit or audit, claim.than_part)
+    there = claim.than_audit or audit, claim.than_attacker or attacker, claim.than_part
     one, other = (
-        Quantity(score, claim.attribute, name, "" if part else attacker, part) for name, part in both
+        Quantity(score, claim.attribute, name, "" if part else who, part)
+        for name, who, part in ((audit, attacker, claim.part), there)
     )
     return one, other
 
@@ -123,18 +124,20 @@ def _said(paper: Paper, claim: Claim, what: Quantity, against: Quantity) -> str:
     attribute = paper.attributes[what.attribute].label.lower()
     verb = f"leaks {attribute}" if claim.alike else f"leaks {claim.word} {attribute}"
     audits = [paper.audits[name].label for name in dict.fromkeys((what.audit, against.audit))]
-    here, there = (_place(paper, one, apart=len(audits) > 1) for one in (what, against))
+    two = bool(claim.than_attacker) and what.attacker != against.attacker
+    here, there = (_place(paper, one, apart=len(audits) > 1, two=two) for one in (what, against))
     if claim.who == claim.than and there:
         other, there = there.lstrip(), ""  # "more in its items than in its layers", not "than itself in"
     by = [score, *(audits if len(audits) == 1 else [])]
-    by += [] if what.part else [paper.attackers[what.attacker].label]
+    by += [] if what.part or two else [paper.attackers[what.attacker].label]
     return f"{who} {verb}{here} {'like' if claim.alike else 'than'} {other}{there} ({', '.join(by)})"
 
 
-def _place(paper: Paper, what: Quantity, *, apart: bool) -> str:
-    """Where one side is measured: which part alone, and in which audit where the sides differ in it."""
-    part = f" in its {paper.parts[what.part].label}" if what.part else ""
-    return f"{part} at {paper.audits[what.audit].label}" if apart else part
+def _place(paper: Paper, what: Quantity, *, apart: bool, two: bool) -> str:
+    """Where one side is measured: which part alone, and by whom and in which audit where the sides differ."""
+    place = f" in its {paper.parts[what.part].label}" if what.part else ""
+    place += f" to {paper.attackers[what.attacker].label}" if two and what.attacker else ""
+    return f"{place} at {paper.audits[what.audit].label}" if apart else place
 
 
 def _other(paper: Paper, claim: Claim) -> str:

@@ -28,10 +28,16 @@ class Dataset:
     Attributes:
         label: As the paper writes it.
         set: Changes for every method.
+        attributes: Those that it has; by default all that tables show.
     """
 
     label: str
     set: Sequence[str] = ()
+    attributes: Sequence[str] = ()
+
+    def has(self, attribute: str) -> bool:
+        """Whether it knows an attribute of its users."""
+        return not self.attributes or attribute in self.attributes
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,12 @@ class Named:
     Attributes:
         label: In tables.
         reported: Columns of ``reported.csv``.
+        score: Of an attribute, what the paper judges the attack on it by; by default the paper's score.
     """
 
     label: str
     reported: Mapping[str, str] = field(default_factory=dict)
+    score: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,10 +83,10 @@ class Claim:
     Attributes:
         less, more, alike: A method: which of the three is said of it.
         than: Another method, ``floor`` (the best blind guess) or ``popularity``.
-        by: A score of the attack, or a metric of usefulness; by default the paper's score.
+        by: A score of the attack, or a metric of usefulness; by default the score of the attribute.
         attribute, audit, attacker: Of the attack; by default the first audit and first attacker of the table.
         part, than_part: A part of the upload, attacked alone, on either side.
-        than_audit: The audit of the other side; by default the same.
+        than_audit, than_attacker: The audit and the attacker of the other side; by default the same.
         datasets: Where it can be checked; by default wherever the table is.
     """
 
@@ -93,6 +101,7 @@ class Claim:
     part: str = ""
     than_part: str = ""
     than_audit: str = ""
+    than_attacker: str = ""
     datasets: Sequence[str] = ()
 
     @property
@@ -152,8 +161,8 @@ class Contents:
 
     Attributes:
         title, reference: Of the paper.
-        metric: Of usefulness, as in ``hr@20``.
-        score, beside: Of the attack: the paper's, and those shown with it.
+        metric, metrics_beside: Of usefulness, as in ``hr@20``: the paper's, and those shown with it.
+        score, beside: Of the attack: the paper's, and those shown with it; an attribute may have its own.
         recipes, datasets, methods, tables: What is run and shown.
         attributes, audits, attackers, parts: By the names that results give them.
         reported: Columns of ``reported.csv`` by metric or score.
@@ -169,9 +178,20 @@ class Contents:
     tables: Mapping[str, Table]
     score: str = "macro_f1"
     beside: Sequence[str] = ()
+    metrics_beside: Sequence[str] = ()
     attributes: Mapping[str, Named] = field(default_factory=dict)
     audits: Mapping[str, Named] = field(default_factory=dict)
     attackers: Mapping[str, Named] = field(default_factory=dict)
     parts: Mapping[str, Named] = field(default_factory=dict)
     reported: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+
+    @property
+    def metrics(self) -> list[str]:
+        """Of usefulness: the paper's first, then those beside it."""
+        return [self.metric, *self.metrics_beside]
+
+    def score_of(self, attribute: str) -> str:
+        """What the paper judges an attack on an attribute by."""
+        named = self.attributes.get(attribute)
+        return (named.score if named else "") or self.score

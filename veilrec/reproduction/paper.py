@@ -10,6 +10,7 @@ from pathlib import Path
 from veilrec import toml
 from veilrec.errors import BadInput, nearest
 from veilrec.reproduction.contents import Claim, Contents, Table
+from veilrec.reproduction.words import METRICS, SCORES
 from veilrec.settings import fit, options_of
 
 __all__ = ["FLOOR", "POPULARITY", "Paper", "papers"]
@@ -115,6 +116,7 @@ def _wrong(paper: Paper) -> Iterator[tuple[str, str, str]]:
     kinds = {
         kind: getattr(paper, kind) for kind in ("datasets", "attributes", "audits", "attackers", "parts")
     }
+    yield from _wrong_scores(paper)
     for key, method in paper.methods.items():
         yield from _unknown(f"methods.{key}.recipe", [method.recipe], paper.recipes)
         yield from _unknown(f"methods.{key}.on", method.on, paper.datasets)
@@ -122,12 +124,27 @@ def _wrong(paper: Paper) -> Iterator[tuple[str, str, str]]:
         yield from _unknown(f"recipes.{key}.on", recipe.on, paper.datasets)
         if not (paper.folder / recipe.file).is_file():
             yield f"recipes.{key}.file", f"there is no {recipe.file} beside {PAPER}", "name a recipe there"
+    for key, dataset in paper.datasets.items():
+        yield from _unknown(f"datasets.{key}.attributes", dataset.attributes, paper.attributes)
     for key, table in paper.tables.items():
         yield from _unknown(f"tables.{key}.methods", table.rows, paper.methods)
         for kind, known in kinds.items():
             yield from _unknown(f"tables.{key}.{kind}", getattr(table, kind), known)
         for place, claim in enumerate(table.claims):
             yield from _wrong_claim(f"tables.{key}.claims.{place}", claim, paper)
+
+
+def _wrong_scores(paper: Paper) -> Iterator[tuple[str, str, str]]:
+    yield from _unknown("score", [paper.score], SCORES)
+    yield from _unknown("beside", paper.beside, SCORES)
+    for key, attribute in paper.attributes.items():
+        yield from _unknown(f"attributes.{key}.score", [attribute.score] if attribute.score else [], SCORES)
+    for where, names in (("metric", [paper.metric]), ("metrics_beside", paper.metrics_beside)):
+        for name in names:
+            short, _, k = name.partition("@")
+            yield from _unknown(where, [short], METRICS)
+            if not k.isdigit():
+                yield where, f'"{name}" has no length of a list', f'write "{short}@10"'
 
 
 def _wrong_claim(where: str, claim: Claim, paper: Paper) -> Iterator[tuple[str, str, str]]:
@@ -141,6 +158,7 @@ def _wrong_claim(where: str, claim: Claim, paper: Paper) -> Iterator[tuple[str, 
         "audit": paper.audits,
         "than_audit": paper.audits,
         "attacker": paper.attackers,
+        "than_attacker": paper.attackers,
         "part": paper.parts,
         "than_part": paper.parts,
     }

@@ -22,7 +22,7 @@ FILE, VERSION = "popularity.json", 1
 def keep_floor(folder: Path, run: Path, metric: str) -> None:
     """Rank by popularity what a finished run ranked, and keep it in the folder of its dataset.
 
-    Once for all runs of the same data, protocol and metric: training is not looked at.
+    Once for all runs of the same data and protocol, by every metric: training is not looked at.
     """
     result = Result.load(run)
     if _kept(folder, result, metric) is not None:
@@ -33,12 +33,9 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     clients, judging = federation.clients, federation.evaluation
     with workers(federation.plan.workers) as pool:
         scored = evaluate(judging, clients, "test", popularity(clients), federation.candidates, pool)
-    told = {
-        "version": VERSION,
-        **_mark(result, metric),
-        "value": scored.means()[metric],
-        "replicates": replicates(scored, found.data, metric)[metric],
-    }
+    means, resampled = scored.means(), replicates(scored, found.data, metric)
+    each = {name: {"value": means[name], "replicates": some} for name, some in resampled.items()}
+    told = {"version": VERSION, **_mark(result), "metric": metric, **each.pop(metric), "beside": each}
     write_json(folder / FILE, told, indent=None)
 
 
@@ -56,21 +53,21 @@ def _kept(folder: Path, result: Result, metric: str) -> Value | None:
         return None
     try:
         told = read_json(path)
-        mark = {key: told[key] for key in _mark(result, metric)}
-        value, some = float(told["value"]), [float(one) for one in told["replicates"]]
+        mark = {key: told[key] for key in _mark(result)}
+        mine = told if told["metric"] == metric else (told.get("beside") or {}).get(metric)
+        if mine is None or mark != _mark(result):
+            return None
+        value, some = float(mine["value"]), [float(one) for one in mine["replicates"]]
     except (KeyError, TypeError, ValueError) as cause:
         raise Corrupted(f"{path}: cannot be read ({cause!r}); delete it") from cause
-    if mark != _mark(result, metric):
-        return None
     if abs(value - float(result.utility.floor[metric])) > 1e-9:
         raise BadInput(path, "another popularity than the runs were held against", "delete it")
     return Value(value, value, value, some)
 
 
-def _mark(result: Result, metric: str) -> dict[str, object]:
+def _mark(result: Result) -> dict[str, object]:
     """What must be the same for the floor to be the same."""
     return {
-        "metric": metric,
         "data": result.data_fingerprint,
         "protocol": result.utility.protocol,
         "users": result.utility.users,

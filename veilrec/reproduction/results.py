@@ -55,13 +55,19 @@ def _head(paper: Paper, told: Sequence[Told], commands: Sequence[str]) -> list[s
         "- Numbers are means over seeds with a 95 % interval over seeds and users (Student's t over seeds, "
         "users resampled). *Paper* is what the paper prints, – where it prints no number; *difference* is "
         "ours minus theirs.",
-        f"- The attack is judged by {score_label(paper.score)}; guesses that look at nothing stand below.",
+        f"- The attack is judged by {_judged(paper)}; guesses that look at nothing stand below.",
         f"- {score_label(paper.metric)} is of the test item; popularity shows everybody the most-seen items.",
         f"- `{OURS}` is a row that the paper does not have. `{BELOW}` is below popularity in some run: "
         "such a model has not learned, and its low leakage is not ranked.",
         "- A claim is *yes* or *no* only where the interval of the difference excludes zero.",
         *(f"- {note}" for note in paper.notes),
     ]
+
+
+def _judged(paper: Paper) -> str:
+    """``micro-F1, gender by AUC``."""
+    own = [f"{a.label.lower()} by {score_label(a.score)}" for a in paper.attributes.values() if a.score]
+    return ", ".join([score_label(paper.score), *own])
 
 
 def _made(results: Sequence[Result]) -> str:
@@ -126,6 +132,7 @@ def plain(told: Told) -> dict[str, Any]:
         "dataset": page.dataset,
         "seeds": page.seeds,
         "popularity": page.popularity,
+        "popularity_beside": dict(page.popularity_beside),
         "rows": [
             {
                 "method": row.method,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.tables import Page, Row
+from veilrec.reproduction.tables import Page, Row, beside
 from veilrec.reproduction.words import (
     GUESSES,
     MISSING,
@@ -45,8 +45,7 @@ def sheets_of(paper: Paper, page: Page) -> list[Sheet]:
     for columns in _groups(page):
         if _measured(page, columns):
             found.append(_attack(paper, page, columns))
-        others = [what._replace(score=score) for what in columns for score in paper.beside]
-        if there := _measured(page, others):
+        if there := _measured(page, beside(paper, columns)):
             found.append(_beside(paper, page, there))
     useful = _useful(paper, page)
     return [useful, *found] if page.table.utility else [*found, useful]
@@ -122,12 +121,10 @@ def _attack(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
     for row in page.ran:
         cells = [_label(row)]
         for what in columns:
-            entry = row.entries[what]
-            cells += [_ours(row, what)]
-            cells += [number(entry.theirs), signed(entry.difference)] if what in printed else []
+            cells += _three(row, what) if what in printed else [_ours(row, what)]
         rows.append([*cells, epsilons(row.runs.values())[0]])
     label = paper.attributes[columns[0].attribute].label
-    title = f"{label}: {score_label(paper.score)} of the attack{_audit(paper, columns)}"
+    title = f"{label}: {score_label(columns[0].score)} of the attack{_audit(paper, columns)}"
     return Sheet(title, [*head, COORDINATE], [*rows, *_guesses(page, columns, printed)])
 
 
@@ -152,18 +149,29 @@ def _beside(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
 
 def _useful(paper: Paper, page: Page) -> Sheet:
     """Usefulness beside popularity, what is guaranteed, and what it rests on."""
-    what, metric = Quantity(paper.metric), score_label(paper.metric)
-    head = ["method", metric, "paper", "difference", "minus popularity", "beats popularity"]
+    by = {one: score_label(one) for one in paper.metrics}
+    head = ["method", by[paper.metric], "paper", "difference", "minus popularity", "beats popularity"]
+    for one in paper.metrics_beside:
+        head += [by[one], f"{by[one]}, paper", f"{by[one]}, difference"]
     head += [COORDINATE, "ε an upload", "ε the run", "seeds", "minutes a run (machine as it was)"]
     rows = []
     for row in page.ran:
-        entry, results = row.entries[what], list(row.runs.values())
+        results = list(row.runs.values())
         seeds = f"{len(results)}" if len(results) == page.seeds else f"{len(results)} of {page.seeds}"
-        numbers = [_ours(row, what), number(entry.theirs), signed(entry.difference)]
         above = [measured(row.above), _beats(row)]
-        rows.append([_label(row), *numbers, *above, *epsilons(results), seeds, minutes(results)])
-    floor = ["popularity", number(page.popularity) if page.popularity is not None else MISSING]
-    return Sheet("Usefulness, and what is guaranteed", head, [*rows, [*floor, *[""] * (len(head) - 2)]])
+        others = [cell for one in paper.metrics_beside for cell in _three(row, Quantity(one))]
+        numbers = [*_three(row, Quantity(paper.metric)), *above, *others]
+        rows.append([_label(row), *numbers, *epsilons(results), seeds, minutes(results)])
+    lowest = number(page.popularity) if page.popularity is not None else MISSING
+    floors = {by[one]: number(value) for one, value in page.popularity_beside.items()}
+    floor = ["popularity", lowest, *(floors.get(told, "") for told in head[2:])]
+    return Sheet("Usefulness, and what is guaranteed", head, [*rows, floor])
+
+
+def _three(row: Row, what: Quantity) -> list[str]:
+    """Ours, theirs and the difference."""
+    entry = row.entries[what]
+    return [_ours(row, what), number(entry.theirs), signed(entry.difference)]
 
 
 def _beats(row: Row) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from veilrec.comparison.alike import refuse_mixtures
@@ -16,7 +16,7 @@ from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.result import Result
 
-__all__ = ["Entry", "Page", "Row", "page_of", "reported", "values_of"]
+__all__ = ["Entry", "Page", "Row", "beside", "page_of", "reported", "values_of"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Page:
         popularity: The floor of usefulness, or None where nothing was run.
         seeds: How many are asked for.
         missing: Runs that are not there: ``pure/seed=2``.
+        popularity_beside: The floor by the other metrics.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Page:
     popularity: float | None
     seeds: int
     missing: list[str]
+    popularity_beside: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ran(self) -> list[Row]:
@@ -111,10 +113,12 @@ def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool 
     found = shelf.all(dataset, methods)
     if found:
         refuse_mixtures([Run(path, result) for path, result in found.items()])
-    columns = {attribute: _columns(paper, table, attribute) for attribute in table.attributes}
+    known = [attribute for attribute in table.attributes if paper.datasets[dataset].has(attribute)]
+    columns = {attribute: _columns(paper, table, attribute) for attribute in known}
     rows = [_row(paper, name, dataset, method, columns, shelf) for method in methods]
     results = list(found.values())
     every = [what for some in columns.values() for what in some]
+    floor = results[0].utility.floor if results else {}
     return Page(
         name,
         table,
@@ -122,20 +126,26 @@ def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool 
         columns,
         rows,
         {what: floors_of(results, what) for what in every},
-        results[0].utility.floor.get(paper.metric) if results else None,
+        floor.get(paper.metric),
         shelf.seeds,
         [f"{row.method}/seed={s}" for row in rows for s in range(shelf.seeds) if s not in row.runs],
+        {metric: floor[metric] for metric in paper.metrics_beside if metric in floor},
     )
 
 
 def _columns(paper: Paper, table: Table, attribute: str) -> list[Quantity]:
-    found = []
+    found, score = [], paper.score_of(attribute)
     for audit in table.audits:
         for attacker in table.attackers:
-            found.append(Quantity(paper.score, attribute, audit, attacker))
+            found.append(Quantity(score, attribute, audit, attacker))
         for part in table.parts:
-            found.append(Quantity(paper.score, attribute, audit, part=part))
+            found.append(Quantity(score, attribute, audit, part=part))
     return found
+
+
+def beside(paper: Paper, columns: Sequence[Quantity]) -> list[Quantity]:
+    """The same attacks by the other scores."""
+    return [what._replace(score=one) for what in columns for one in paper.beside if one != what.score]
 
 
 def _row(
@@ -143,9 +153,8 @@ def _row(
 ) -> Row:
     runs, extra = shelf.runs(dataset, method), method in paper.tables[name].extra
     shown = [what for some in columns.values() for what in some]
-    beside = [what._replace(score=score) for what in shown for score in paper.beside]
     entries = {}
-    for what in [*shown, *beside, Quantity(paper.metric)]:
+    for what in [*shown, *beside(paper, shown), *map(Quantity, paper.metrics)]:
         values = values_of(runs, what)
         ours = over_seeds(list(values.values())) if values else None
         theirs = None if extra else reported(paper, name, dataset, method, what)

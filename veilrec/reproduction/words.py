@@ -10,6 +10,8 @@ from veilrec.result import Result
 
 __all__ = [
     "GUESSES",
+    "METRICS",
+    "SCORES",
     "below",
     "epsilons",
     "measured",

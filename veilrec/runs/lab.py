@@ -196,7 +196,7 @@ def _by_part(
     for place, (name, attack) in enumerate(looks.items()):
         tell(name, place, len(looks))
         for goal, one in _try(seen, threat, people, some, name, attack, choosing=False, tested=False):
-            scores = {key: verdict.told(one.scores[key]) for key in ("auc", "macro_f1")}
+            scores = {key: verdict.told(one.scores[key]) for key in verdict.PAIRED}
             told = {"part": name, "classifier": alone.classifiers[0], **scores}
             told["replicates"] = verdict.replicates(one)
             found.setdefault(goal.name, []).append(told)

@@ -24,6 +24,9 @@ TENTH = replace(BARE, known=0.1, repeats=5)
 # Its authors give the whole update to the net; 4,096 columns a weight are as close as memory allows.
 APM = AttributeInference("updates", classifiers=("mlp-apm",), columns=4096)
 
+# Eq. 7: user vector ⊕ mean vector of the granted items; 20 % known, one split, best test epoch of 150.
+PARD = AttributeInference("parameters", classifiers=("mlp-pard",))
+
 PRESETS = {
     # Nothing granted, the worst of six families on three readings, chosen on known users.
     OWN: Audit(
@@ -37,11 +40,16 @@ PRESETS = {
         },
         picks=True,
     ),
-    # Eq. 7: user vector ⊕ mean vector of the granted items; 20 % known, one split, best test epoch of 150.
     "pard": Audit(
         "pard",
         replace(BARE, selection="oracle", grants=("interactions", "user_vectors")),
-        {"parameters": AttributeInference("parameters", classifiers=("mlp-pard",))},
+        {"parameters": PARD},
+    ),
+    # Its figure 7: what is uploaded of a user without and with the items, and what never leaves.
+    "pard-halves": Audit(
+        "pard-halves",
+        replace(BARE, selection="oracle", grants=("interactions", "withheld")),
+        {name: replace(PARD, reads=name) for name in ("embeddings", "parameters", "withheld")},
     ),
     # §3.3: the whole update ΔΘ/μ, and each component by the perceptron (its figure 4); ζ = 0.1 known.
     "apm": Audit(

@@ -83,11 +83,11 @@ def curves(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
     return found | {n: [round(row[n], 6) if n in row else None for row in rows] for n in names}
 
 
-def replicates(scored: Scored, data: Interactions, metric: str) -> dict[str, list[float]]:
-    """The metric's mean under resampled users; draws are keyed by user, so that two runs pair up."""
+def replicates(scored: Scored, data: Interactions, first: str) -> dict[str, list[float]]:
+    """Every metric's mean under resampled users, one of them `first`; keyed by user: two runs pair up."""
     weight = weights(lots(data.user_ids, data.user, data.item)[scored.user], RESAMPLES)
-    means = mean(scored.values[metric], weight)
-    return {metric: [round(value, 5) for value in means.tolist()]}
+    names = dict.fromkeys([first, *scored.values])
+    return {n: [round(value, 5) for value in mean(scored.values[n], weight).tolist()] for n in names}
 
 
 def environment(device: torch.device) -> dict[str, Any]:
