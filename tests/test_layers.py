@@ -16,7 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [  # each may import only from the rows above it
     {"errors"},
-    {"disk", "keys", "params", "toml"},
+    {"disk", "keys", "params", "tables", "toml"},
     {"interactions", "mechanism", "metrics", "scratch", "steps", "tensors"},
     {"clients", "shelf"},
     {"features", "model", "plan", "portion", "store"},

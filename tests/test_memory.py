@@ -33,10 +33,13 @@ WORLDS = {
 def test_peak_memory_of_two_rounds(world: tuple[int, int, int, float, int, float]) -> None:
     users, items, events, cohort, candidates, limit = world
     code = ROUND.format(users=users, items=items, events=events, cohort=cohort, candidates=candidates)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=900, check=True
-    )
-    assert int(done.stdout) / 1024**2 < limit  # GB
+    assert int(said(code)) / 1024**2 < limit  # GB
+
+
+def said(code: str) -> str:
+    """What a process of its own prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=True).stdout
 
 
 SHELVED = """
@@ -74,10 +77,7 @@ print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 def test_large_networks_of_a_defence_lie_in_files() -> None:
     """ML-1M's users with a network of 159,000 weights and their momentum each: 7.7 GB of them."""
-    done = subprocess.run(
-        [sys.executable, "-c", SHELVED], capture_output=True, text=True, timeout=900, check=True
-    )
-    assert int(done.stdout) / 1024**2 < 3.0  # GB
+    assert int(said(SHELVED)) / 1024**2 < 3.0  # GB
 
 
 TEN = """
@@ -94,9 +94,6 @@ for seed in range(10):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 def test_ten_runs_in_one_process_end_where_the_first_one_did() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TEN], capture_output=True, text=True, timeout=300, check=True
-    )
-    after = [int(line) for line in done.stdout.split()]
+    after = [int(line) for line in said(TEN).split()]
     assert len(after) == 10
     assert after[-1] < 1.1 * after[0]

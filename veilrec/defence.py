@@ -11,7 +11,7 @@ interactions → clients → local training → uploads → server ⟳ … → t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.clients import Clients
+from veilrec.errors import BadInput, nearest
 from veilrec.keys import Keys
 from veilrec.mechanism import Mechanism
 from veilrec.model import Device, Recommender, mapped, overrides
@@ -30,7 +31,7 @@ from veilrec.wire import Schema
 if TYPE_CHECKING:
     from veilrec.rounds import Federation
 
-__all__ = ["Defence", "HelperSteps", "chain", "secretly"]
+__all__ = ["Defence", "HelperSteps", "chain", "guarded", "secretly"]
 
 HOOKS = (
     "prepare",
@@ -252,6 +253,23 @@ class Chain(Defence):
         """Each defence with keys of its own: two of a kind must not draw the same numbers."""
         for place, defence in enumerate(self.of):
             yield defence, device._replace(keys=device.keys.fold(place))
+
+
+def guarded(model: Recommender, attributes: Sequence[str]) -> dict[str, int]:
+    """How many classes each attribute has that a defence guards: those named, or all; none without data.
+
+    Raises:
+        BadInput: Where the data has none, or not one that is named.
+    """
+    known = model.classes
+    if known is None:
+        return {}
+    if not known:
+        raise BadInput("defence", "the data has no attribute to guard", "use data with attributes")
+    for name in attributes:
+        if name not in known:
+            raise BadInput("defence.attributes", f'the data has no attribute "{name}"', nearest(name, known))
+    return {name: known[name] for name in attributes or known}
 
 
 def secretly(defence: Defence) -> Defence:

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from veilrec import evaluation, local
 from veilrec.evaluation import Score, View
-from veilrec.params import Params, Rows
+from veilrec.params import Params
 from veilrec.portion import Portion
 from veilrec.protocol import State
+from veilrec.tables import filled
 from veilrec.workers import Workers
 
 if TYPE_CHECKING:
@@ -60,15 +61,8 @@ def _view(federation: Federation, state: State, pool: Workers) -> View:
         situation = local.Situation(sent, state.posts.values, keys, state.round)
         trained = local.train(task, portion, situation, own).params
         for name in task.tables:
-            trained[name] = _whole(sent.all[name], Rows(portion.known.rows, trained[name]))
+            base = sent.all[name].expand(len(chunk), *sent.all[name].shape)
+            trained[name] = filled(base, portion.known.rows, trained[name])
         return {name: weight.detach()[back] for name, weight in trained.items()}
 
     return train
-
-
-def _whole(table: Tensor, rows: Rows) -> Tensor:
-    """``[c, n, …]`` a table that all were sent, with each client's own rows in their places."""
-    wide = table.expand(len(rows.row), *table.shape).clone()
-    client, place = (rows.row >= 0).nonzero(as_tuple=True)
-    wide[client, rows.row[client, place]] = rows.value[client, place]
-    return wide

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
-from veilrec.datasets.reading.cores import among, core, cut
+from veilrec.datasets.reading.cores import among, cut, enough
 from veilrec.datasets.reading.layout import understand
 from veilrec.datasets.reading.people import UNKNOWN, Attribute, People, amounts, binned, declared, people_of
 from veilrec.datasets.reading.table import Kind, Table, read_table
@@ -55,11 +55,7 @@ def renttherunway(
     people = _people(table, ages)
     known = people.attributes["body type"].codes[table.tokens["user_id"].codes] != UNKNOWN
     log = cut(log, known)
-    user, item = (log.table.tokens[column].codes for column in (log.user, log.item))
-    stay = core(user, item, least_of_user, least_of_item)
-    if not stay.any():
-        what = f"no {least_of_user} items of a user are rented by {least_of_item} users each"
-        raise BadInput("data.least_of_user", what, "give smaller numbers")
+    stay = enough(log, least_of_user, least_of_item, "rented")
     counts = {"of users without a body type": ~known, "of users or items with too few others": ~stay}
     gone = [f"{_rows(missing)} {why}: left out" for why, missing in counts.items() if missing.any()]
     log = cut(log, stay)

@@ -18,7 +18,7 @@ import numpy as np
 
 from veilrec.datasets.reading.archives import Files, files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
-from veilrec.datasets.reading.cores import among, core, cut
+from veilrec.datasets.reading.cores import among, cut, enough
 from veilrec.datasets.reading.layout import understand
 from veilrec.datasets.reading.people import People, declared, people_of
 from veilrec.datasets.reading.table import Kind, Table, Tokens, read_table
@@ -55,11 +55,7 @@ def taobao(
     log = _clicks(found)
     if items == "category":
         log = _by_category(log, found)
-    user, item = (log.table.tokens[column].codes for column in (log.user, log.item))
-    stay = core(user, item, least_of_user, least_of_item)
-    if not stay.any():
-        what = f"no {least_of_user} items of a user are clicked on by {least_of_item} users each"
-        raise BadInput("data.least_of_user", what, "give smaller numbers")
+    stay = enough(log, least_of_user, least_of_item, "clicked on")
     log, gone = cut(log, stay), int((~stay).sum())
     absent = [f"{gone:,} clicks of users or items with too few others: left out"] if gone else []
     people = None

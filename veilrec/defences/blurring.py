@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from veilrec.defences.weights import How, blurred, some_rows
 from veilrec.keys import Keys, hash_text, mixed
+from veilrec.tables import filled
 
 __all__ = ["How", "Piece", "blur", "rows_of", "widen"]
 
@@ -62,7 +63,7 @@ def widen(base: Tensor, row: Tensor, value: Tensor) -> Tensor:
     All may have a client axis in front.
     """
     if row.dim() == 2:
-        return _widen(base, row, value)
+        return filled(base, row, value)
     return _Widen.apply(base, row, value)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -110,7 +111,7 @@ class _Widen(torch.autograd.Function):
 
     @staticmethod
     def forward(*arguments: Any) -> Tensor:
-        return _widen(*(x[None] for x in arguments))[0]
+        return filled(*(x[None] for x in arguments))[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -118,7 +119,7 @@ class _Widen(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> tuple[Tensor, int]:
-        return _widen(*(_lead(x, dim, info.batch_size) for x, dim in zip(arguments, in_dims, strict=True))), 0
+        return filled(*(_lead(x, dim, info.batch_size) for x, dim in zip(arguments, in_dims, strict=True))), 0
 
 
 def _lead(x: Tensor | None, dim: int | None, clients: int) -> Any:
@@ -126,14 +127,6 @@ def _lead(x: Tensor | None, dim: int | None, clients: int) -> Any:
     if x is None:
         return None
     return x.movedim(dim, 0) if dim is not None else x.expand(clients, *x.shape)
-
-
-def _widen(base: Tensor, row: Tensor, value: Tensor) -> Tensor:
-    """``[c, table, …]`` from ``[c, table, …]``, ``[c, r]`` and ``[c, r, …]``."""
-    wide = base.to(value.dtype, copy=True, memory_format=torch.contiguous_format)
-    client, place = (row >= 0).nonzero(as_tuple=True)
-    wide[client, row[client, place]] = value[client, place]
-    return wide
 
 
 def _blur(named: Sequence[Name], key: Tensor, factor: Tensor | None, *rest: Any) -> list[Tensor]:

@@ -23,12 +23,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.defence import Defence, HelperSteps
+from veilrec.defence import Defence, HelperSteps, guarded
 from veilrec.defences.estimators import Estimators, distance, guessing
-from veilrec.defences.split import Split, mean_items, rows_of
-from veilrec.errors import BadInput, nearest
+from veilrec.defences.split import Split
+from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
 from veilrec.params import Params, Part, Scope
+from veilrec.tables import pick, shares
 from veilrec.wire import Schema, Spec
 
 __all__ = ["PARD"]
@@ -107,13 +108,13 @@ class PARD(Defence):
 
     def attach(self, model: Recommender) -> Recommender:
         split = Split(model, join=self.join, head=self.head, average=self.average_user)
-        estimators = Estimators(self._classes(model), model.dim)
+        estimators = Estimators(guarded(model, self.attributes), model.dim)
         return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
 
     def publish(self, model: Recommender, device: Device) -> Params:
         weights, batch = dict(model.named_parameters()), device.batch
         posts: Params = {USER: weights["user"], USER_RE: weights["user_re"]}
-        posts[ITEMS] = mean_items(weights["item"], batch.history)
+        posts[ITEMS] = _mean_items(weights["item"], batch.history)
         return posts | {LABEL + name: batch.attributes[name] for name in _estimators(model).classes}
 
     def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
@@ -171,7 +172,7 @@ class PARD(Defence):
         if self.reads == "mean":
             return guessing(weights, "ir", own.ir, own.label, unused)
         batch = device.batch
-        x = torch.cat([rows_of(weights["user"], batch.user), rows_of(weights["item"], batch.item)], -1)
+        x = torch.cat([pick(weights["user"], batch.user), pick(weights["item"], batch.item)], -1)
         seat = batch.user.unsqueeze(-2).expand(*own.label.shape[:-1], batch.user.shape[-1])
         return guessing(weights, "ir", x, own.label.gather(-1, seat), unused, batch.weight)
 
@@ -189,19 +190,6 @@ class PARD(Defence):
         label = torch.stack([public[LABEL + name][drawn] for name in names], -2)
         return Seen(ir[drawn], public[USER_RE][drawn], label)
 
-    def _classes(self, model: Recommender) -> dict[str, int]:
-        """How many classes each guarded attribute has; nothing while no data is known."""
-        known = model.classes
-        if known is None:
-            return {}
-        if not known:
-            raise BadInput("defence", "the data has no attribute to guard", "use data with attributes")
-        for name in self.attributes:
-            if name not in known:
-                fix = nearest(name, known)
-                raise BadInput("defence.attributes", f'the data has no attribute "{name}"', fix)
-        return {name: known[name] for name in self.attributes or known}
-
 
 def _estimators(model: Recommender) -> Estimators:
     found = model.get_submodule("estimators")
@@ -216,4 +204,9 @@ def _own(model: Recommender, weights: Params, device: Device) -> Seen:
     label = (
         torch.stack([batch.attributes[name] for name in names], -2) if names else batch.user[..., None, :0]
     )
-    return Seen(torch.cat([user, mean_items(weights["item"], batch.history)], -1), weights["user_re"], label)
+    return Seen(torch.cat([user, _mean_items(weights["item"], batch.history)], -1), weights["user_re"], label)
+
+
+def _mean_items(item: Tensor, history: Tensor) -> Tensor:
+    """``[…, seats, d]`` the mean vector of the items ``[…, l, d]`` that a history ``[…, seats, t]`` names."""
+    return shares(history, item.shape[-2], item.dtype) @ item

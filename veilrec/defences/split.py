@@ -23,8 +23,9 @@ from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.params import Params, Part, Scope
+from veilrec.tables import pick
 
-__all__ = ["Perceptron", "Split", "mean_items", "perceive", "rows_of"]
+__all__ = ["Perceptron", "Split", "perceive"]
 
 BLOCK = 1 << 16  # scored pairs at a time
 OWN = {"user", "item", "user_re", "predictor"}
@@ -65,19 +66,6 @@ def perceive(x: Tensor, weights: Mapping[str, Tensor], part: str, slope: float =
         x = F.leaky_relu(x, slope) if k else x
         x = x @ weights[f"{part}.{k}.weight"] + weights[f"{part}.{k}.bias"].unsqueeze(-2)
     return x
-
-
-def mean_items(item: Tensor, history: Tensor) -> Tensor:
-    """``[…, seats, d]`` the mean of the rows of ``item […, l, d]`` that a history ``[…, seats, t]`` names."""
-    there = (history >= 0).to(item.dtype)
-    each = there / there.sum(-1, keepdim=True).clamp(min=1)
-    share = each.new_zeros(*history.shape[:-1], item.shape[-2])
-    return share.scatter_add(-1, history.clamp(min=0), each) @ item
-
-
-def rows_of(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of tables: ``[…, l, d]`` and ``[…, n]`` to ``[…, n, d]``."""
-    return table.gather(-2, index[..., None].expand(*index.shape, table.shape[-1]))
 
 
 class Split(Recommender):
@@ -154,7 +142,7 @@ class Split(Recommender):
             score = self._cohort(params, user, item).gather(1, wanted)
         else:
             seat = torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
-            score = self._cohort(params, user, rows_of(item, wanted), seat)
+            score = self._cohort(params, user, pick(item, wanted), seat)
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
@@ -169,7 +157,7 @@ class Split(Recommender):
             table = params["item"].expand(len(some), *params["item"].shape)
             each = [
                 self._cohort(
-                    own, users[some, k, None], table if items is None else rows_of(table, items[some, k])
+                    own, users[some, k, None], table if items is None else pick(table, items[some, k])
                 )
                 for k in range(users.shape[1])
             ]
@@ -198,7 +186,7 @@ class Split(Recommender):
         """``[c, n]`` scores of users ``[c, seats, u]`` (the only one, or by seat) and items ``[c, n, d]``."""
         weight, width = params["predictor.0.weight"], user.shape[-1]
         first = torch.baddbmm(params["predictor.0.bias"][:, None], user, weight[:, :width])  # [c, seats, h]
-        x = torch.baddbmm(first if seat is None else rows_of(first, seat), item, weight[:, width:])
+        x = torch.baddbmm(first if seat is None else pick(first, seat), item, weight[:, width:])
         layers = sum(name.startswith("predictor.") for name in params) // 2
         for k in range(1, layers):
             x = torch.baddbmm(

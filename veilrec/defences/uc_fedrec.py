@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from veilrec.defence import Defence, HelperSteps
+from veilrec.defence import Defence, HelperSteps, guarded
 from veilrec.defences.split import Perceptron, perceive
-from veilrec.errors import BadInput, nearest
+from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
 from veilrec.params import Part, Scope
 
@@ -78,16 +78,8 @@ class UCFedRec(Defence):
 
     def attach(self, model: Recommender) -> Recommender:
         """One discriminator for each attribute, which all devices get."""
-        known = model.classes
-        if known is None:  # no data, no discriminators
-            return model
-        if not known:
-            raise BadInput("defence", "the data has no attribute to guard", "use data with attributes")
-        for name in self.attributes or known:
-            if name not in known:
-                what = f'the data has no attribute "{name}"'
-                raise BadInput("defence.attributes", what, nearest(name, known))
-            network = Perceptron([model.dim, *self.hidden, known[name]])
+        for name, classes in guarded(model, self.attributes).items():
+            network = Perceptron([model.dim, *self.hidden, classes])
             model = with_part(model, _part(name), network, Part(Scope.SHARED, helper=True))
         return model
 

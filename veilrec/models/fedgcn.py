@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from veilrec.clients import Batch
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, check_widths, known_products, perceptron, pick, shares
+from veilrec.models.layers import LOSSES, Dense, check_widths, known_products, perceptron
 from veilrec.params import Params, Part, Scope, part_of
+from veilrec.tables import pick, shares
 
 __all__ = ["FedGCN"]
 

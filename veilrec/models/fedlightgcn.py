@@ -22,8 +22,9 @@ from veilrec.clients import Batch
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.models.layers import asked, shares
+from veilrec.models.layers import asked
 from veilrec.params import Params
+from veilrec.tables import shares
 
 __all__ = ["FedLightGCN"]
 

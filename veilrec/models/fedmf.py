@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, check_widths, pick, rows_of
+from veilrec.models.layers import LOSSES, check_widths, rows_of
 from veilrec.params import Params, Part, Scope
+from veilrec.tables import pick
 
 __all__ = ["FedMF"]
 

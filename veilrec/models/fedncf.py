@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from veilrec.clients import Batch
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
-from veilrec.models.layers import Dense, check_widths, known_products, perceptron, pick
+from veilrec.models.layers import Dense, check_widths, known_products, perceptron
 from veilrec.params import Params, Part, Scope
+from veilrec.tables import pick
 
 __all__ = ["FedNCF"]
 

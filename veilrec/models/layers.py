@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
+from veilrec.tables import pick
 
 __all__: list[str] = []  # no entry of the catalogue
 
@@ -87,17 +88,6 @@ def known_products(table: Tensor, weight: Tensor, rows: Tensor) -> Tensor | None
     return products.index_select(0, rows.clamp(min=0).reshape(-1)).reshape(*rows.shape, -1)
 
 
-def shares(history: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """``[…, length]`` the weight of each row in the mean of the rows that a history ``[…, t]`` names.
-
-    A product with it is the mean; what pads the history (-1) weighs nothing.
-    """
-    there = (history >= 0).to(dtype)
-    each = there / there.sum(-1, keepdim=True).clamp(min=1)
-    empty = each.new_zeros(*history.shape[:-1], length)
-    return empty.scatter_add(-1, history.clamp(min=0), each)
-
-
 def rows_of(table: Tensor, index: Tensor) -> Tensor:
     """Rows ``[c, s, k, d]``, by index ``[c, s, k]``, of one table ``[n, d]`` or of each client's own."""
     if table.dim() == 2:
@@ -119,14 +109,6 @@ def check_widths(**widths: int) -> None:
     for name, width in widths.items():
         if width < 1:
             raise BadInput(f"model.{name}", f"{width} is no width", "give a whole number from 1 upwards")
-
-
-def pick(table: Tensor, index: Tensor) -> Tensor:
-    """Rows of a cohort's tables: ``[c, l, d]`` and ``[c, n]`` to ``[c, n, d]``.
-
-    By `gather`, whose gradient is several times faster on a CPU than that of indexing.
-    """
-    return table.gather(1, index[..., None].expand(*index.shape, table.shape[-1]))
 
 
 def bce(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from veilrec.datasets.reading.assemble import Log
 from veilrec.datasets.reading.people import Attribute, People
 from veilrec.datasets.reading.table import Tokens
+from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
@@ -35,6 +36,20 @@ def core(user: NDArray[np.int32], item: NDArray[np.int32], of_user: int, of_item
         if int(fewer.sum()) == int(stay.sum()):
             return stay
         stay = fewer
+
+
+def enough(log: Log, of_user: int, of_item: int, done: str) -> Mask:
+    """`core` of a log's events; where nothing would stay it is refused, by what was `done` to items.
+
+    Raises:
+        BadInput: Where there is no such user and item.
+    """
+    user, item = (log.table.tokens[column].codes for column in (log.user, log.item))
+    stay = core(user, item, of_user, of_item)
+    if not stay.any():
+        what = f"no {of_user} items of a user are {done} by {of_item} users each"
+        raise BadInput("data.least_of_user", what, "give smaller numbers")
+    return stay
 
 
 def cut(log: Log, stay: Mask) -> Log:
