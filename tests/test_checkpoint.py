@@ -193,3 +193,10 @@ def test_selection_takes_the_first_of_equal_looks() -> None:
     ]
     assert (chosen.round, chosen.best, chosen.since) == (6, 0.4, 0)
     assert Selection.of(Selection("hr@5").state()) == Selection("hr@5")
+
+
+def test_selection_passes_over_rounds_in_which_nothing_is_guarded() -> None:
+    chosen = Selection("ndcg@10", patience=1, first=2)
+    looks = [chosen.look({"round": number, "ndcg@10": 1 - number / 10}) for number in (1, 2, 3, 4)]
+    assert looks == [False, False, True, False]
+    assert (chosen.round, chosen.exhausted) == (3, True)

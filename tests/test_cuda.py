@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from tests.worlds import phones, ragged
+from veilrec.defence import Defence
+from veilrec.defences.apm import APM
 from veilrec.defences.none import Undefended
+from veilrec.defences.pard import PARD
+from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.plan import Plan
@@ -18,17 +22,26 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
+PAIRS: dict[str, tuple[type[FedMF], Defence]] = {
+    "FedMF": (FedMF, Undefended()),
+    "FedNCF": (FedNCF, Undefended()),
+    "APM": (FedMF, APM()),
+    "PARD": (FedNCF, PARD()),
+    "UC-FedRec": (FedNCF, UCFedRec()),
+}
 
-@pytest.mark.parametrize("model", [FedMF, FedNCF])
-def test_a_round_agrees_with_the_cpu(model: type[FedMF] | type[FedNCF]) -> None:
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_two_rounds_agree_with_the_cpu(name: str) -> None:
+    model, defence = PAIRS[name]
     ends = []
     for device in ("cpu", "cuda"):
-        clients = phones(ragged())
-        made = model(clients.log.n_items, dim=16)
-        fed = Federation.of(clients, made, FedAvg(), Undefended(), Plan(rounds=1, lr=0.5), device=device)
+        clients = phones(ragged(), consent=0.5)
+        made = model(clients.log.n_items, dim=16, user="exposed")
+        fed = Federation.of(clients, made, FedAvg(), defence, Plan(rounds=2, lr=0.5), device=device)
         state = fed.run(fed.start())
         everyone = torch.arange(len(clients), device=device)
         ends.append({**state.server, **state.devices.get(everyone)})
         assert fed.evaluate(state, "test").means()["hr@10"] >= 0
-    for name, value in ends[0].items():
-        assert torch.allclose(value, ends[1][name].cpu(), rtol=0, atol=1e-4), name
+    for weight, value in ends[0].items():
+        assert torch.allclose(value, ends[1][weight].cpu(), rtol=0, atol=1e-4), weight

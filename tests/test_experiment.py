@@ -18,6 +18,7 @@ from veilrec.cells import Cell, run_cells
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, chain
 from veilrec.defences.none import Undefended
+from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
 from veilrec.evaluation import Evaluation
 from veilrec.experiment import Experiment
@@ -213,6 +214,8 @@ def test_the_summary_of_the_data() -> None:
         ({"device": "gpu7"}, "--device"),
         ({"device": "meta"}, "--device"),
         ({"consent": {"gendr": 0.5}}, "data.consent.gendr"),
+        ({"defence": PARD()}, "data.consent: nobody posts"),
+        ({"defence": PARD(), "consent": {"gender": 0.0}}, "data.consent: nobody posts"),
         ({"record": Record(("usr",))}, "record.parts"),
         ({"evaluation": Evaluation(candidates=20)}, "evaluation.candidates"),
         ({"silos": 99}, "data.silos"),

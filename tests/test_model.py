@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 
+from tests.worlds import checkerboard, phones
+from veilrec.defences.none import Undefended
+from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Recommender, bind, overrides, with_part, with_scope
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.popularity import Popularity
 from veilrec.params import Part, Scope
+from veilrec.plan import Plan
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.rounds import Federation
 
 
 def test_a_part_is_added_to_a_copy() -> None:
@@ -52,6 +61,36 @@ def test_fresh_weights() -> None:
     assert 0.9 * bound < float(weight.abs().max()) <= bound
     assert not model.initial("mlp1.bias", keys).any()
     assert model.initial("mlp1.bias", keys.fold(torch.arange(3))).shape == (3, 16)
+
+
+def test_fresh_vectors_are_as_large_as_asked_for() -> None:
+    item = FedNCF(4000, dim=8, scale=0.5).initial("item", Keys.seed(0))
+    assert abs(float(item.std()) - 0.5) < 0.02
+    for scale in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(BadInput, match=r"model\.scale"):
+            FedMF(5, scale=scale)
+
+
+@pytest.mark.parametrize("sharing", ["private", "shared"])
+def test_private_perceptrons_begin_alike_and_vectors_do_not(sharing: Any) -> None:
+    """Also on a device with secret keys: what all have in common is the seed's."""
+    clients = phones(checkerboard())
+    made = FedNCF(clients.log.n_items, dim=4, head=(4,), sharing=sharing)
+    others = Federation.of(clients, made, FedAvg(), Undefended(), Plan(), seed=1)
+    federations = [
+        Federation.of(clients, made, FedAvg(), Undefended(), Plan(), secret=secret)
+        for secret in (None, Keys.secret())
+    ]
+    one, two = (fed.fresh(torch.tensor([3, 5])) for fed in federations)
+    assert not torch.equal(one["user"][0], one["user"][1])
+    assert not torch.equal(one["user"], two["user"])
+    if sharing == "shared":
+        assert "mlp1.weight" not in one
+        return
+    assert one["mlp1.weight"].any()
+    assert torch.equal(one["mlp1.weight"][0], one["mlp1.weight"][1])
+    assert torch.equal(one["mlp1.weight"], two["mlp1.weight"])
+    assert not torch.equal(one["mlp1.weight"], others.fresh(torch.tensor([3, 5]))["mlp1.weight"])
 
 
 def test_a_table_can_start_from_nothing() -> None:

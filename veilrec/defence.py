@@ -72,6 +72,11 @@ class Defence:
 
     helpers: ClassVar[HelperSteps] = HelperSteps()
 
+    @property
+    def guards_from(self) -> int:
+        """Rounds in which it does not guard yet: of their states none is kept as the best."""
+        return 0
+
     def __init_subclass__(cls, **rest: Any) -> None:
         """A subclass that changes what one device does loses the batched form that it inherits."""
         super().__init_subclass__(**rest)
@@ -175,6 +180,10 @@ class Chain(Defence):
     def helpers(self) -> HelperSteps:  # type: ignore[override]
         trained = [d.helpers for d in self.of if d.acts("helper_loss")]
         return trained[0] if trained else HelperSteps()
+
+    @property
+    def guards_from(self) -> int:
+        return max((defence.guards_from for defence in self.of), default=0)
 
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
         for place, defence in enumerate(self.of):

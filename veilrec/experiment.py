@@ -209,6 +209,10 @@ class Experiment:
             if name not in self.data.attributes:
                 fix = nearest(name, self.data.attributes)
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
+        shares = self.consent.values() if isinstance(self.consent, Mapping) else [self.consent]
+        if self.data.attributes and self.defence.acts("publish") and not any(shares):
+            what = "nobody posts what the defence learns from"
+            raise BadInput("data.consent", what, "give the share of users who do, such as 0.2")
 
 
 def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:

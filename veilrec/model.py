@@ -6,8 +6,9 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -19,6 +20,7 @@ from veilrec.params import Params, Part, Parts, Scope, part_of
 __all__ = [
     "Device",
     "Recommender",
+    "begun",
     "bind",
     "made",
     "mapped",
@@ -57,7 +59,7 @@ class Recommender(nn.Module, ABC):
     history: int = 0  # how many of a user's latest items `Batch.history` shall hold; -1 for all
     personal: bool = False  # whether a device trains once more before it scores
     classes: Mapping[str, int] | None = None  # of each attribute of the data; None where no data is known
-    scale: ClassVar[float] = 0.01  # standard deviation of fresh user and item tables
+    scale: float = 0.01  # standard deviation of fresh user and item tables
 
     def __init_subclass__(cls, **rest: Any) -> None:
         """A subclass that changes what is computed for one device loses the batched form that it inherits."""
@@ -184,9 +186,21 @@ def with_part(model: Recommender, name: str, what: nn.Module | nn.Parameter, par
     return wider
 
 
+def begun(model: Recommender, names: Iterable[str], own: Keys, common: Keys) -> Params:
+    """Fresh weights of devices with keys of their ``own [c]``; of parts that begin alike from `common`."""
+    found = {}
+    for name in names:
+        if model.parts[part_of(name)].alike:
+            value = model.initial(name, common.fold(name))
+            found[name] = value.expand(*own.value.shape, *value.shape).contiguous()
+        else:
+            found[name] = model.initial(name, own.fold(name))
+    return found
+
+
 def with_scope(model: Recommender, name: str, scope: Scope) -> Recommender:
     """A copy of `model` with one part moved, e.g. a head from SHARED to PRIVATE."""
     moved = copy.deepcopy(model)
     part = model.parts[name]
-    moved.parts = {**model.parts, name: Part(scope, part.rows, part.helper)}
+    moved.parts = {**model.parts, name: replace(part, scope=scope)}
     return moved

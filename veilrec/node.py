@@ -171,8 +171,9 @@ def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, see
     model = made(parts["model"], card["items"], 1, width)
     defence = parts["defence"] if seeded else parts["defence"].on_device()
     kinds = parts["protocol"], defence, parts["plan"]
-    seed = parts["seed"] if seeded else Keys.secret()
-    return Federation.of(clients, model, *kinds, seed=seed, prepare=SEEDED not in own)
+    secret = None if seeded else Keys.secret()
+    fresh = SEEDED not in own
+    return Federation.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
 
 
 def _tensors(message: Message) -> Params:

@@ -47,11 +47,14 @@ class Part:
         rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
             are not copied or uploaded: on a device such a part is a local table.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
+        alike: True where every device begins with the same weights: private score functions that begin apart
+            would each read the items in their own way, and little could be learned in common.
     """
 
     scope: Scope
     rows: Literal["user", "item"] | None = None
     helper: bool = False
+    alike: bool = False
 
 
 Parts = Mapping[str, Part]

@@ -16,7 +16,7 @@ from veilrec.defence import Defence
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.evaluation import Evaluation, Scored, candidates, evaluate
 from veilrec.keys import Keys
-from veilrec.model import Recommender, told
+from veilrec.model import Recommender, begun, told
 from veilrec.params import Message, Params, Scope, part_of
 from veilrec.plan import Plan
 from veilrec.portion import Portion
@@ -36,7 +36,8 @@ Done = tuple[Sent, Uploads, Params]
 class Federation:
     """Clients, a model, a protocol and a defence: everything needed to run rounds.
 
-    Make one with `Federation.of`, which lets the defence prepare clients and model first.
+    Make one with `Federation.of`, which lets the defence prepare clients and model first. Its keys are those
+    of the seed, or `secret`; what devices have in common from the start is the seed's all the same.
     """
 
     clients: Clients
@@ -48,6 +49,7 @@ class Federation:
     given: Clients  # as they were before `Defence.prepare`: what a real device starts from
     evaluation: Evaluation = field(default_factory=Evaluation)
     split_seed: int = 0
+    seed: int = 0
 
     @classmethod
     def of(
@@ -58,20 +60,21 @@ class Federation:
         defence: Defence,
         plan: Plan,
         *,
-        seed: int | Keys = 0,
+        seed: int = 0,
+        secret: Keys | None = None,
         evaluation: Evaluation | None = None,
         device: str = "cpu",
         split_seed: int = 0,
         prepare: bool = True,
     ) -> Federation:
-        """A federation after `Defence.prepare` (unless that was done already) and `Defence.attach`."""
-        keys = Keys.seed(seed) if isinstance(seed, int) else seed
+        """A federation after `Defence.prepare`, unless that was done, and `Defence.attach`."""
+        keys = secret or Keys.seed(seed)
         given = replace(clients)  # the same tensors, without what is worked out of them on the way
         prepared = defence.prepare(clients, keys.fold("prepare")) if prepare else clients
         model = defence.attach(told(model, prepared))
         _refuse(prepared, model, protocol, plan)
         here, judge = Keys(keys.value.to(device)), evaluation or Evaluation()
-        return cls(prepared.to(device), model, protocol, defence, plan, here, given, judge, split_seed)
+        return cls(prepared.to(device), model, protocol, defence, plan, here, given, judge, split_seed, seed)
 
     def start(self, folder: Path | None = None) -> State:
         """The state before the first round; devices' files, if they have any, lie in `folder`."""
@@ -128,7 +131,7 @@ class Federation:
     def sample(self, round: int) -> Tensor:
         """``[c]`` the clients of a round, ascending: a share of those that have events."""
         able = self.able
-        n = max(1, round_half_up(self.plan.cohort * len(able)))
+        n = max(1, int(self.plan.cohort * len(able) + 0.5))  # the nearest whole number
         if n == len(able):
             return able
         draw = self.keys.fold("sample").fold(round).fold(self.clients.tags[able]).value
@@ -222,7 +225,8 @@ class Federation:
         """What devices hold before their first round: their own weights, or some, and optimiser state."""
         keys = self.keys.fold("device").fold(self.clients.tags[cohort])
         drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
-        own = self._cast({name: self.model.initial(name, keys.fold(name)) for name in drawn})
+        common = Keys.seed(self.seed, keys.value.device).fold("alike")
+        own = self._cast(begun(self.model, drawn, keys, common))
         helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
         state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
         return {**own, **state, **local.helper_stepper(self.defence).fresh(helper)}
@@ -262,11 +266,6 @@ class _Failed(Exception):
     def __init__(self, phase: str, chunk: Tensor, cause: Exception) -> None:
         super().__init__(phase)
         self.phase, self.chunk, self.cause = phase, chunk, cause
-
-
-def round_half_up(x: float) -> int:
-    """The nearest whole number."""
-    return int(x + 0.5)
 
 
 def _count(row: Row, uploads: Uploads) -> None:

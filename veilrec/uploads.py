@@ -35,8 +35,9 @@ class Posts(NamedTuple):
         """Both, where a later post replaces the same owner's earlier one; ordered by owner."""
         if not len(newer.owner):
             return self
-        stays = ~torch.isin(self.owner, newer.owner)
-        owner = torch.cat([self.owner[stays], newer.owner])
+        older = self.owner.to(newer.owner)  # that of `none` may lie elsewhere
+        stays = ~torch.isin(older, newer.owner)
+        owner = torch.cat([older[stays], newer.owner])
         order = owner.argsort()
         values = {
             name: torch.cat([self.values[name][stays], value])[order] if name in self.values else value[order]

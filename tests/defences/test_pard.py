@@ -14,6 +14,8 @@ from torch import Tensor
 from tests.contract import Scene
 from tests.worlds import checkerboard, digest, federation, held, largest, log_of, phones, run, silos
 from veilrec.clients import Clients
+from veilrec.defence import Chain
+from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
@@ -327,6 +329,12 @@ def test_warm_up_is_no_penalty_while_estimators_learn(model: str) -> None:
     assert digest(run(always, 1)) != digest(run(never, 1))
     start, after = (held(warm, run(warm, n))["estimators.ir.0.weight"] for n in (1, 2))
     assert largest(start, after) > 1e-4
+
+
+def test_validation_chooses_among_rounds_that_are_guarded() -> None:
+    assert PARD(warm_up=7).guards_from == 7
+    assert Chain((Undefended(), PARD(warm_up=7), PARD(warm_up=3))).guards_from == 7
+    assert Undefended().guards_from == 0
 
 
 def test_how_estimators_step() -> None:

@@ -29,13 +29,14 @@ TINY = 1e-12  # under the root: the slope of a distance of 0 is 0
 class Values(nn.Module):
     """g^IP: a vector for each value of each attribute, ``[attributes, classes, dim]``."""
 
-    def __init__(self, attributes: int, classes: int, dim: int) -> None:
+    def __init__(self, attributes: int, classes: int, dim: int, scale: float) -> None:
         super().__init__()
+        self.scale = scale
         self.weight = nn.Parameter(torch.empty(attributes, classes, dim))
 
     def initial(self, last: str, keys: Keys) -> Tensor:
         """As small as the vectors that they stand for."""
-        return 0.01 * keys.normal(*self.weight.shape)
+        return self.scale * keys.normal(*self.weight.shape)
 
 
 class Estimators(nn.Module):
@@ -44,9 +45,10 @@ class Estimators(nn.Module):
     Args:
         classes: How many classes each attribute has; with none there is nothing to estimate.
         dim: Width of the vectors.
+        scale: Standard deviation of fresh vectors.
     """
 
-    def __init__(self, classes: Mapping[str, int], dim: int) -> None:
+    def __init__(self, classes: Mapping[str, int], dim: int, scale: float = 0.01) -> None:
         super().__init__()
         self.classes = dict(classes)
         if not classes:
@@ -54,7 +56,7 @@ class Estimators(nn.Module):
         side, most = (len(classes),), max(classes.values())
         self.ir = Perceptron([2 * dim, 2 * dim, dim, most], side)  # reads [z_u^ir, mean item]
         self.fp = Perceptron([dim, dim, max(1, dim // 2), most], side)  # reads z_u^re
-        self.ip = Values(len(classes), most, dim)
+        self.ip = Values(len(classes), most, dim, scale)
 
     def unused(self, device: torch.device) -> Tensor:
         """``[attributes, 1, classes]`` True for classes that an attribute does not have."""

@@ -61,6 +61,7 @@ class PARD(Defence):
     Attributes:
         lambda_ir, lambda_re: Weights of Eq. (16), and of Eqs. (29) and (33).
         warm_up: Rounds in which both are 0, while estimators already learn; as many as a whole pre-training.
+            Nothing is guarded in them, and validation chooses among later rounds.
         attributes: Which to guard; empty for all that the data has.
         public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
         estimator_lr: Of the estimators' own SGD, with momentum 0.9 and gradients of norm 5 at most.
@@ -106,9 +107,13 @@ class PARD(Defence):
         """How estimators step."""
         return HelperSteps(self.estimator_lr, momentum=0.9, clip=5.0, every=self.estimator_every)
 
+    @property
+    def guards_from(self) -> int:
+        return self.warm_up
+
     def attach(self, model: Recommender) -> Recommender:
         split = Split(model, join=self.join, head=self.head, average=self.average_user)
-        estimators = Estimators(guarded(model, self.attributes), model.dim)
+        estimators = Estimators(guarded(model, self.attributes), model.dim, model.scale)
         return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
 
     def publish(self, model: Recommender, device: Device) -> Params:

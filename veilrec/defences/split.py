@@ -97,7 +97,7 @@ class Split(Recommender):
         _check(base)
         self.dim, self.join, self.history, self.classes = base.dim, join, -1, base.classes
         self.objective = base.objective  # type: ignore[assignment]
-        self.scale = base.scale  # type: ignore[misc]
+        self.scale = base.scale
         self.mix = type(base).represent
         kept = {name: part for name, part in base.parts.items() if name not in {*_head(base), *OWN}}
         for name in ("user", "item", *kept):
@@ -109,7 +109,7 @@ class Split(Recommender):
             "user": Part(Scope.SHARED if average else Scope.EXPOSED, rows="user"),
             "item": Part(Scope.SHARED, rows="item"),
             "user_re": Part(Scope.PRIVATE, rows="user"),
-            "predictor": Part(Scope.PRIVATE),
+            "predictor": Part(Scope.PRIVATE, alike=True),
             **kept,
         }
 

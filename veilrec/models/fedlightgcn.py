@@ -40,6 +40,7 @@ class FedLightGCN(FedNCF):
             score is the product of the two.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
+        scale: Standard deviation of fresh vectors.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`).
     """
@@ -55,12 +56,13 @@ class FedLightGCN(FedNCF):
         head: Sequence[int] = (),
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
+        scale: float = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
     ) -> None:
         build = partial(FedNCF.__init__, head=head, sharing=sharing) if head else FedMF.__init__
         self.layers: list[str] = []
-        build(self, n_items, n_seats, dim=dim, objective=objective, user=user)
+        build(self, n_items, n_seats, dim=dim, objective=objective, user=user, scale=scale)
         self.personal = personal
 
     def represent(self, batch: Batch) -> Tensor:

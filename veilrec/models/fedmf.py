@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, check_widths, rows_of
+from veilrec.models.layers import LOSSES, check_scale, check_widths, rows_of
 from veilrec.params import Params, Part, Scope
 from veilrec.tables import pick
 
@@ -28,6 +28,7 @@ class FedMF(Recommender):
         dim: Width of the vectors.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
+        scale: Standard deviation of fresh vectors.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class FedMF(Recommender):
         dim: int = 64,
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
+        scale: float = 0.01,
     ) -> None:
         super().__init__()
         check_widths(dim=dim)
+        self.scale = check_scale(scale)
         self.parts = {"user": Part(Scope(user), rows="user"), "item": Part(Scope.SHARED, rows="item")}
         self.dim = dim
         self.objective = LOSSES[objective]

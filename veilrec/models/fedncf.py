@@ -38,6 +38,7 @@ class FedNCF(FedMF):
         tower_dim: Width of the perceptron's own vectors under ``neumf``; 0 for `dim`.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether user vectors stay on the device or are uploaded each round.
+        scale: Standard deviation of fresh vectors.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`);
             with a private perceptron this is PFedRec on this backbone, as PARD runs it.
@@ -54,11 +55,12 @@ class FedNCF(FedMF):
         tower_dim: int = 0,
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
+        scale: float = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
     ) -> None:
         check_widths(dim=dim, tower_dim=tower_dim or dim, head=min(head, default=0))
-        super().__init__(n_items, n_seats, dim=dim, objective=objective, user=user)
+        super().__init__(n_items, n_seats, dim=dim, objective=objective, user=user, scale=scale)
         self.neumf, self.personal = kind == "neumf", personal
         self.users, self.items = ("mlp_user", "mlp_item") if self.neumf else ("user", "item")
         width = (tower_dim or dim) if self.neumf else dim
@@ -74,7 +76,7 @@ class FedNCF(FedMF):
         if self.neumf:
             self.predict = Dense(dim + head[-1], 1)
         self.output = "predict" if self.neumf else self.layers.pop()
-        self.parts = scopes | dict.fromkeys([*self.layers, self.output], Part(Scope(sharing)))
+        self.parts = scopes | dict.fromkeys([*self.layers, self.output], Part(Scope(sharing), alike=True))
 
     def loss(self, device: Device) -> Tensor:
         batch = device.batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -109,6 +110,13 @@ def check_widths(**widths: int) -> None:
     for name, width in widths.items():
         if width < 1:
             raise BadInput(f"model.{name}", f"{width} is no width", "give a whole number from 1 upwards")
+
+
+def check_scale(scale: float) -> float:
+    """The standard deviation of fresh vectors, unless it is none."""
+    if not 0 < scale < math.inf:
+        raise BadInput("model.scale", f"{scale} is no standard deviation", "give a number above 0")
+    return scale
 
 
 def bce(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:

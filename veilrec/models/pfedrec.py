@@ -59,7 +59,8 @@ class PFedRec(Recommender):
     def __init__(self, n_items: int, n_seats: int = 1, *, dim: int = 32, personal: bool = True) -> None:
         super().__init__()
         check_widths(dim=dim)
-        self.parts = {"score": Part(Scope.PRIVATE, rows="user"), "item": Part(Scope.SHARED, rows="item")}
+        score = Part(Scope.PRIVATE, rows="user", alike=True)
+        self.parts = {"score": score, "item": Part(Scope.SHARED, rows="item")}
         self.dim, self.personal = dim, personal
         self.score = Score(n_seats, dim)
         self.item = nn.Parameter(torch.empty(n_items, dim))

@@ -15,6 +15,7 @@ class Selection:
 
     Attributes:
         metric: What is compared; higher is better.
+        first: Rounds up to which no state is kept, because the defence does not guard yet.
         patience: Looks without a better one after which training may stop; 0 for never.
         round: The best look's round, 0 while there was none.
         best: Its value.
@@ -23,13 +24,14 @@ class Selection:
 
     metric: str
     patience: int = 0
+    first: int = 0
     round: int = 0
     best: float = float("-inf")
     since: int = 0
 
     def look(self, row: Mapping[str, float]) -> bool:
         """Take in a row of metrics; True where it is the best so far. A row without the metric is no look."""
-        if self.metric not in row:
+        if self.metric not in row or row["round"] <= self.first:
             return False
         if row[self.metric] > self.best:
             self.round, self.best, self.since = int(row["round"]), row[self.metric], 0
@@ -49,5 +51,5 @@ class Selection:
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Selection:
         """The reverse of `state`."""
-        known = {field.name: state[field.name] for field in fields(cls)}
+        known = {field.name: state[field.name] for field in fields(cls) if field.name in state}
         return cls(**{**known, "best": float("-inf") if known["best"] is None else known["best"]})

@@ -58,7 +58,8 @@ class Training:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.selection = Selection(self.federation.evaluation.select, self.federation.plan.patience)
+        fed = self.federation
+        self.selection = Selection(fed.evaluation.select, fed.plan.patience, fed.defence.guards_from)
         self._done, self._saved = 0, -1  # clients of this round; round of the last checkpoint
         self._broke = False  # whether the next round would exceed the budget
 
