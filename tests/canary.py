@@ -28,6 +28,7 @@ LATTICE = 1 << 17  # steps in a one: the finest that a noise of the tests has
 LETTERS = 8  # of an id: so many in a row are found
 HEX = re.compile(rb"[0-9a-fA-F]{16,}")
 BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{11,}")
+DIGEST = re.compile(rb"(?<![0-9a-f])(?=\d*[a-f])[0-9a-f]{64}(?![0-9a-f])")  # its digits are no numbers
 NUMERAL = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,2}(?!\d))?")
 LONG = re.compile(
     rb"-?\d[\d.]{4,}(?:[eE][-+]?\d{1,2}(?!\d))?"
@@ -92,11 +93,12 @@ class Canaries:
             self._plant(whole, np.full(len(cut), self._name(f"{what} {text}")))
         self.count += len(texts)
 
-    def numbers(self, what: str, rows: Tensor) -> None:
-        """Private floats, ``[people, values]``: what belongs to one person is one row."""
+    def numbers(self, what: str, rows: Tensor, who: Sequence[int] | None = None) -> None:
+        """Private floats, ``[people, values]``: what belongs to one person is one row; `who` numbers them."""
         rows = rows.detach().cpu().double()
         odd = ~plain(rows)  # zeros, ones, halves: everybody has them
-        owner = torch.tensor([self._name(f"{what} of {k}") for k in range(len(rows))])
+        people = range(len(rows)) if who is None else who
+        owner = torch.tensor([self._name(f"{what} of {k}") for k in people], dtype=torch.int64)
         for length, rounded, stored in FORMS:
             if rows.shape[1] >= length and len(rows):
                 small = rows.to(rounded).abs() < torch.finfo(rounded).tiny  # nothing much is left of it
@@ -184,7 +186,8 @@ class Canaries:
 
     def _printed(self, data: bytes) -> Iterator[tuple[str, int]]:
         """Runs of printed numbers that agree with a private row to the last digit printed."""
-        marks = list((NUMERAL if is_text(data) else LONG).finditer(data))
+        bare = DIGEST.sub(lambda mark: b"." * len(mark[0]), data)
+        marks = list((NUMERAL if is_text(data) else LONG).finditer(bare))
         printed = [numeral(mark[0].decode()) for mark in marks]
         if not marks or not self._rows:
             return
@@ -238,7 +241,9 @@ def mixed(words: list[Words]) -> Words:
     total = np.zeros_like(words[0])
     with np.errstate(over="ignore"):
         for word in words:
-            total = (total ^ word) * MIX
+            total = total ^ word
+            for shift in (32, 29):  # down before each product, or words with bits at the top alone collide
+                total = (total ^ (total >> np.uint64(shift))) * MIX
             total ^= total >> np.uint64(32)
     return total
 
@@ -262,7 +267,7 @@ def all_words(data: bytes) -> Words:
 def views(data: bytes) -> Iterator[tuple[str, bytes]]:
     """The bytes, and what they hold in hex and in base64, whatever comes before it."""
     yield "raw", data
-    apart = bytes(WIDEST)
+    apart = b"\xff" * WIDEST  # no number begins or ends so; with zeros, those of few bits would
     whole = [mark[0][k:] for mark in HEX.finditer(data) for k in range(2)]
     yield "hex", apart.join(bytes.fromhex(text[: len(text) // 2 * 2].decode()) for text in whole)
     whole = [mark[0][k:].translate(URLSAFE) for mark in BASE64.finditer(data) for k in range(4)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -14,14 +14,14 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from tests.canary import Canaries
+from tests.canary import Canaries, Found
 from veilrec import wire
 from veilrec.interactions import Interactions
 from veilrec.keys import Keys
 from veilrec.params import Message, Params, Scope
 from veilrec.protocol import State
 from veilrec.rounds import Federation
-from veilrec.uploads import Sent, Uploads
+from veilrec.uploads import Posts, Sent, Uploads
 
 USERS, ITEMS = 41, 97  # no other count in a result is the number of users
 ALPHABET = "ghijklmnopqrstuvwxyz"  # no hex digit: no checksum looks like an id
@@ -100,11 +100,14 @@ class Spy:
         canaries: To which everything PRIVATE is added, before and after each round.
         messages: By sender and round, and what the server sends.
         spares: Clients whose private parts are no canaries, because they post them openly.
+        apart: Names of posts that are kept as messages of their own, one for each owner and each time that
+            they are posted or sent on; nothing of them is in the messages that carried them.
     """
 
     canaries: Canaries
     messages: dict[str, bytes] = field(default_factory=dict)
     spares: frozenset[int] = frozenset()
+    apart: frozenset[str] = frozenset()
 
     def see(
         self, fed: Federation, sent: Sent, state: State, own: Params, done: tuple[Sent, Uploads, Params]
@@ -113,20 +116,30 @@ class Spy:
         _, uploads, kept = done
         cohort = uploads.cohort.tolist()
         number = len(self.messages)
-        letter: Message = {**sent.all, **{f"post/{n}": v for n, v in state.posts.values.items()}}
+        public = self._open(state.posts, f"sent in letter {number}")
+        letter: Message = {**sent.all, **{f"post/{n}": v for n, v in public.items()}}
         self.messages[f"letter {number}"] = wire.encode(letter)
         values = {**uploads.values, "examples": uploads.examples}
         for k, client in enumerate(cohort):
             self.messages[f"upload {number} of client {client}"] = wire.encode(wire.one(values, k))
+        posted = self._open(uploads.posts, f"posted in {number}")
         for k, owner in enumerate(uploads.posts.owner.tolist()):
-            post: Message = {name: value[k] for name, value in uploads.posts.values.items()}
+            post: Message = {name: value[k] for name, value in posted.items()}
             self.messages[f"post {number} of {owner}"] = wire.encode(post)
         private = set(fed.model.names(Scope.PRIVATE))
-        counted = torch.tensor([client not in self.spares for client in cohort])
+        counted = [k for k, client in enumerate(cohort) if client not in self.spares]
+        people = [cohort[k] for k in counted]
         for held in ([own] if state.round == 0 else []) + [kept]:
             for name, value in held.items():
                 if name.rpartition("/")[2] in private and value.is_floating_point():
-                    self.canaries.numbers(f"{name} (message {number})", _flat(value)[counted])
+                    self.canaries.numbers(f"{name} (message {number})", _flat(value)[counted], people)
+
+    def _open(self, posts: Posts, when: str) -> Params:
+        """Some posts less those that are kept apart."""
+        for name in self.apart & posts.values.keys():
+            for owner, value in zip(posts.owner.tolist(), posts.values[name], strict=True):
+                self.messages[f"{name} {when} of {owner}"] = wire.encode({name: value})
+        return {name: value for name, value in posts.values.items() if name not in self.apart}
 
 
 def _flat(value: Tensor) -> Tensor:
@@ -134,9 +147,9 @@ def _flat(value: Tensor) -> Tensor:
 
 
 @contextmanager
-def spying(canaries: Canaries, spares: Sequence[int] = ()) -> Iterator[Spy]:
+def spying(canaries: Canaries, spares: Sequence[int] = (), apart: Sequence[str] = ()) -> Iterator[Spy]:
     """While it lasts, no device answers unseen."""
-    spy, respond = Spy(canaries, spares=frozenset(spares)), Federation.respond
+    spy, respond = Spy(canaries, spares=frozenset(spares), apart=frozenset(apart)), Federation.respond
 
     def seen(fed: Federation, sent: Sent, state: State, own: Params, *rest: Any) -> Any:
         before = {name: value.clone() for name, value in own.items()}
@@ -146,6 +159,21 @@ def spying(canaries: Canaries, spares: Sequence[int] = ()) -> Iterator[Spy]:
 
     with patch.object(Federation, "respond", seen):
         yield spy
+
+
+def few_bits(hit: Found, messages: Mapping[str, bytes]) -> bool:
+    """Whether one number of no more than float32's 24 bits was met.
+
+    Fresh weights and steps of a lattice have no more, so that some agree with a private number by chance.
+    """
+    word = messages[hit.place][hit.offset : hit.offset + 8]
+    return hit.form == "raw" and int.from_bytes(word, "little") & ((1 << 29) - 1) == 0
+
+
+def older(hit: Found, messages: Mapping[str, bytes]) -> bool:
+    """Whether the first letter holds the very bytes that were met: it is older than all that devices did."""
+    word = messages[hit.place][hit.offset : hit.offset + 8]
+    return hit.form == "raw" and word in messages["letter 0"]
 
 
 def outside(folder: Path) -> dict[str, bytes]:

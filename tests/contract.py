@@ -51,7 +51,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "Gaussian": [{"clip_by": "norm", "what": "change", "scale": 0.01, "parts": ("item", "mlp1")}],
     "PARD": [
         {"join": "add", "ip": "own", "distance": "mean_square", "reads": "positives", "public_share": 1.0},
-        {"average_user": True, "warm_up": 1, "attributes": ("gender",)},
+        {"average_user": True, "attributes": ("gender",)},
     ],
     "FedAvg": [
         {"weigh": "touched"},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +18,9 @@ from tests.worlds import checkerboard
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.dlg import iDLG
-from veilrec.defence import Defence
-from veilrec.errors import BadInput, ClientFailed
+from veilrec.defence import Defence, chain
+from veilrec.defences.laplace import Laplace
+from veilrec.errors import BadInput, ClientFailed, Interrupted
 from veilrec.experiment import Experiment
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
@@ -26,6 +29,7 @@ from veilrec.plan import Plan
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.runs import folder
+from veilrec.runs.ledger import Ledger
 from veilrec.runs.recorder import Recorder
 from veilrec.threat import Threat
 from veilrec.transcript import PROBE, Record, Transcript
@@ -72,6 +76,78 @@ def test_rounds_of_unlearning_draw_other_numbers_than_those_of_training() -> Non
     federation = experiment.federation()
     for round in range(3):
         assert not torch.equal(drawn[0], federation.client_keys(torch.arange(3), round).value)
+
+
+@dataclass(frozen=True)
+class Late(Defence):
+    """Guards after some rounds, by forgetting everything that was learned."""
+
+    warm_up: int = 4
+    says: bool = True  # whether it says from when on
+
+    @property
+    def guards_from(self) -> int:
+        return self.warm_up if self.says else 0
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        return {name: weight * (device.round < self.warm_up) for name, weight in params.items()}
+
+
+@dataclass(frozen=True)
+class StopAt(Defence):
+    """Wants to end after each round from one on."""
+
+    rounds: int = 2
+
+    def stop(self, state: State, history: list[dict[str, float]]) -> bool:
+        return state.round >= self.rounds
+
+
+WARM = Plan(rounds=7, evaluate_every=1, lr=1.0)
+
+
+def test_no_state_of_the_warm_up_is_kept(tmp_path: Path) -> None:
+    silent, told = (Experiment(checkerboard(), MODEL, defence=Late(says=s), plan=WARM) for s in (False, True))
+    assert silent.run().selected <= 4  # the best look lies in the warm-up
+    result = told.run(tmp_path / "run")
+    assert (result.selected, result.rounds) == (5, 7)
+    state = folder.load_run(tmp_path / "run").state(told.federation())
+    assert not state.devices.get(torch.arange(24))["user"].any()  # it is the guarded one
+
+
+def test_nothing_ends_training_in_the_warm_up(tmp_path: Path) -> None:
+    experiment = Experiment(checkerboard(), MODEL, defence=chain(StopAt(), Late()), plan=WARM)
+    result = experiment.run(tmp_path / "whole")
+    assert (result.rounds, result.selected, result.stopped) == (5, 5, "defence")
+
+    def interrupt(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
+        if (phase, done) == ("rounds", 3):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        experiment.run(tmp_path / "cut", progress=interrupt)
+    again = experiment.run(tmp_path / "cut", resume=True)
+    assert (again.rounds, again.selected, again.stopped) == (5, 5, "defence")
+    assert again.files["model.safetensors"] == result.files["model.safetensors"]
+
+
+def test_a_warm_up_as_long_as_the_plan_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for warm_up in (7, 9):
+        experiment = Experiment(checkerboard(), MODEL, defence=Late(warm_up), plan=WARM)
+        with pytest.raises(BadInput, match=rf"^defence\.warm_up: of 7 rounds none .* after {warm_up}; "):
+            experiment.run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_budget_that_does_not_outlast_the_warm_up_ends_without_a_result(tmp_path: Path) -> None:
+    defence = chain(replace(Late(), warm_up=6), Laplace())
+    free = Experiment(checkerboard(), MODEL, defence=defence, plan=WARM).federation()
+    spent = Ledger.of(free)
+    free.run(free.start(), rounds=3, watch=[spent])
+    budget = float(max(one.epsilon for one in spent.spent()))
+    experiment = Experiment(checkerboard(), MODEL, defence=defence, plan=replace(WARM, budget=budget))
+    with pytest.raises(BadInput, match=r"^plan\.budget: it is spent after round 3, and no state"):
+        experiment.run(tmp_path / "run")
 
 
 @dataclass(frozen=True)
@@ -131,6 +207,9 @@ def test_of_labels_people_post_only_those_they_share() -> None:
 
         def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
             return {f"label {name}": Spec((), torch.int64) for name in ("gender", "age")}
+
+        def asks(self, model: Recommender) -> tuple[str, ...]:
+            return ("age",)
 
     data = checkerboard()
     other = {"gender": data.attributes["gender"], "age": data.attributes["gender"] * 0 + 2}

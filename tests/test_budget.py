@@ -13,6 +13,7 @@ from veilrec.defence import Defence, chain
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
+from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
 from veilrec.rounds import Federation
 from veilrec.runs.checkpoint import Checkpoints
@@ -103,12 +104,13 @@ def test_a_budget_below_one_upload_is_refused_with_what_it_costs(tmp_path: Path)
         (Laplace(scale=0.0), "no defence declares"),
         (Laplace(parts=("item",)), "without noise leaves user"),
         (chain(Laplace(), Meddle()), "Meddle changes uploads after the noise"),
+        (chain(PARD(), Laplace()), "users who consent post pard.user, "),
     ],
 )
 def test_a_budget_that_bounds_nothing_is_refused(defence: Defence, why: str) -> None:
     with pytest.raises(BadInput, match=rf"^plan\.budget: no ε bounds an upload: {why}"):
-        check(fed_of(defence, budget=5.0))
-    check(fed_of(defence))
+        check(fed_of(defence, consent=0.5, budget=5.0))
+    check(fed_of(defence, consent=0.5))
 
 
 @pytest.mark.parametrize("budget", [-1.0, float("nan"), float("inf")])

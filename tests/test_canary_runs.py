@@ -16,22 +16,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from tests.canary import Canaries, Found
-from tests.canary_world import USERS, canaries_of, canary_world, outside, spying
+from tests.canary_world import USERS, canaries_of, canary_world, few_bits, older, outside, spying
 from tests.contract import Case, cases
-from veilrec import node, tensors
+from veilrec import local, node, tensors
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.random_guess import RandomGuess
 from veilrec.cli import main
 from veilrec.clients import Clients
 from veilrec.defence import Defence
+from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import id_hashes
 from veilrec.keys import Keys
 from veilrec.metrics.inference import weights
+from veilrec.model import Device, Recommender
 from veilrec.models.fedncf import FedNCF
+from veilrec.params import Params
 from veilrec.plan import Plan
 from veilrec.recipe import Recipe
 from veilrec.report import render
@@ -62,6 +67,7 @@ class Left(NamedTuple):
     result: Result
     documents: dict[str, bytes]
     canaries: Canaries
+    posters: frozenset[int] = frozenset()
 
     def search(self, more: dict[str, bytes] | None = None) -> list[Found]:
         """Canaries in everything that is not private, and names of classes where nothing is averaged."""
@@ -71,21 +77,44 @@ class Left(NamedTuple):
             classes.texts("class", names)
         strict = {name: data for name, data in documents.items() if name not in AGGREGATE}
         hits = self.canaries.scan(documents) + classes.scan(strict)
-        return [hit for hit in hits if not by_chance(hit, documents[hit.place])]
+        undue = [hit for hit in hits if not posted(hit, self.posters)]
+        return [hit for hit in undue if not by_chance(hit, documents)]
 
 
-def by_chance(hit: Found, data: bytes) -> bool:
-    """Whether one number of float32's 24 bits was met in the upload of somebody who does not have it.
+def posted(hit: Found, posters: frozenset[int]) -> bool:
+    """Whether somebody's z^re was met where they have put it themselves: in D_pub, under its own name.
 
-    Fresh weights and steps of a lattice have no more bits than that, so that some agree with somebody's
-    private number by chance. A device that gives away its own is found all the same.
+    Their open vector, their mean item and their labels are no canaries; all else that they hold stays one,
+    and so does z^re in any other place.
     """
+    place = re.fullmatch(r"pard\.user_re (?:posted|sent) in [a-z ]*\d+ of (\d+)", hit.place)
+    owner = re.fullmatch(r"user_re \(message \d+\) of (\d+)", hit.canary)
+    if place is None or owner is None:
+        return False
+    return place[1] == owner[1] and int(owner[1]) in posters
+
+
+def posters_of(what: Experiment) -> frozenset[int]:
+    """Who may post: where a defence asks people to, those who share every attribute that it guards."""
+    if not what.defence.acts("publish"):
+        return frozenset()
+    consents = what.federation().clients.consents
+    names = getattr(what.defence, "attributes", ()) or consents
+    everything = torch.stack([consents[name][:, 0] for name in names]).all(0)
+    return frozenset(everything.nonzero().squeeze(1).tolist())
+
+
+def by_chance(hit: Found, documents: dict[str, bytes]) -> bool:
+    """Whether a number of few bits was met in the first letter, or in the upload of somebody else.
+
+    A device that gives away its own is found all the same.
+    """
+    if older(hit, documents):
+        return True
     sender = re.fullmatch(r"upload \d+ of client (\d+)", hit.place)
     owner = re.fullmatch(r"user \(message \d+\) of (\d+)", hit.canary)
-    if hit.form != "raw" or sender is None or owner is None or sender[1] == owner[1]:
-        return False
-    word = int.from_bytes(data[hit.offset : hit.offset + 8], "little")
-    return word & ((1 << 29) - 1) == 0
+    others = sender is not None and owner is not None and sender[1] != owner[1]
+    return others and few_bits(hit, documents)
 
 
 @contextlib.contextmanager
@@ -108,9 +137,10 @@ def heard() -> Iterator[dict[str, bytes]]:
 
 def leave(what: Experiment, place: Path) -> Left:
     canaries = PRIVATE.copy()
-    with heard() as said, spying(canaries) as spy:
+    with heard() as said, spying(canaries, apart=["pard.user_re"]) as spy:
         result = what.run(place)
-    return Left(place, result, {**outside(place), **spy.messages, **said}, canaries)
+    documents = {**outside(place), **spy.messages, **said}
+    return Left(place, result, documents, canaries, posters_of(what))
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +271,91 @@ def test_no_method_leaves_a_canary(protocol: Case, defence: Case, tmp_path: Path
         pytest.skip(f"they do not go together: {refused}")
     assert left.canaries.count > 2500
     assert left.search() == []
+
+
+def test_a_checksum_is_no_list_of_numbers() -> None:
+    canaries = Canaries()
+    canaries.histories("history", [torch.tensor([3, 50, 7, 12, 9, 31])])
+    canaries.numbers("weights", 0.1 * Keys.seed(0).normal(40, 5000))
+    assert canaries.find(b'"sha256": "' + b"a3b50c7d12f9f31a".ljust(64, b"d") + b'"') == []
+    assert canaries.find(b'"items": "3b50c7d12f9f31"') != []
+
+
+BY_NAME = {"gender": 0.7, "age": 0.4}  # some share one of the two
+
+
+def pard(defence: PARD | None = None) -> Experiment:
+    return experiment(defence=defence or PARD(head=(8,)), consent=BY_NAME)
+
+
+def test_those_who_post_leave_what_they_post_and_nothing_else(tmp_path: Path) -> None:
+    """All messages and public files of a run under PARD."""
+    left = leave(pard(), tmp_path / "run")
+    some = torch.stack(list(pard().federation().clients.consents.values())).any(0)
+    assert 5 < len(left.posters) < int(some.sum()) < USERS
+    assert {"model.safetensors", "metrics.jsonl", "result.json"} <= left.documents.keys()
+    assert left.search() == []
+    found = {int(hit.place.split(" of ")[1]) for hit in left._replace(posters=frozenset()).search()}
+    assert found == left.posters  # what is spared is there, or nothing would be proved
+
+
+def everybody(defence: Defence, model: Recommender, consents: dict[str, Tensor]) -> Tensor:
+    return torch.ones_like(consents["gender"])
+
+
+def anything(defence: Defence, model: Recommender, consents: dict[str, Tensor]) -> Tensor:
+    """Those who share some attribute, and keep another that z^re tells."""
+    return torch.stack(list(consents.values())).any(0)
+
+
+@pytest.mark.parametrize("who", [everybody, anything])
+def test_planted_a_post_of_somebody_who_keeps_an_attribute_is_found(
+    who: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "willing", who)
+    left = leave(pard(), tmp_path / "run")
+    consents = pard().federation().clients.consents
+    wrongly = set(who(None, None, consents)[:, 0].nonzero().squeeze(1).tolist()) - left.posters
+    assert len(wrongly) > 3
+    hits = left.search()
+    assert {int(hit.place.split(" of ")[1]) for hit in hits} == wrongly
+    assert {hit.place.split(" in ")[0] for hit in hits} == {"pard.user_re posted", "pard.user_re sent"}
+
+
+@dataclass(frozen=True)
+class Careless(PARD):
+    """Posts a private weight beside or instead of z^re, or uploads z^re of those who may post it."""
+
+    how: str = "beside"
+
+    def publish(self, model: Recommender, device: Device) -> Params:
+        weights, posts = dict(model.named_parameters()), super().publish(model, device)
+        if self.how in ("beside", "instead"):
+            name = "pard.items" if self.how == "beside" else "pard.user_re"
+            posts[name] = weights["predictor.0.bias"][None, : model.dim]
+        return posts
+
+    def after_epoch(self, params: Params, device: Device) -> Params:
+        if self.how != "upload":
+            return params
+        first = torch.arange(len(params["item"]))[:, None] == 0
+        may = torch.stack(list(device.batch.consents.values())).all(0)
+        return {**params, "item": torch.where(first & may, params["user_re"], params["item"])}
+
+
+@pytest.mark.parametrize(
+    ("how", "place", "what"),
+    [
+        pytest.param("beside", "post ", "predictor.0.bias", marks=pytest.mark.slow),
+        ("instead", "pard.user_re posted", "predictor.0.bias"),
+        pytest.param("upload", "upload ", "user_re", marks=pytest.mark.slow),
+    ],
+)
+def test_planted_whoever_posts_gives_away_no_more(how: str, place: str, what: str, tmp_path: Path) -> None:
+    left = leave(pard(Careless(head=(8,), how=how)), tmp_path / "run")
+    hits = [hit for hit in left.search() if hit.place.startswith(place)]
+    assert {hit.canary.split()[0] for hit in hits} >= {what}
+    assert {int(re.findall(r"\d+", hit.place)[-1]) for hit in hits} == left.posters
 
 
 def test_the_metrics_of_single_users_cannot_be_solved_for(left: Left) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
 import torch
 
 from tests.hooks import (
@@ -11,6 +15,7 @@ from tests.hooks import (
     Blur,
     Everywhere,
     Forget,
+    Helped,
     NoisyPenalty,
     Open,
     Push,
@@ -22,8 +27,11 @@ from tests.hooks import (
     goals,
 )
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
-from veilrec.defence import HOOKS, chain
+from veilrec.defence import HOOKS, HelperSteps, chain
 from veilrec.defences.none import Undefended
+from veilrec.defences.pard import PARD
+from veilrec.defences.uc_fedrec import UCFedRec
+from veilrec.errors import BadInput
 from veilrec.models.fedmf import FedMF
 from veilrec.params import Rows, Scope
 from veilrec.wire import one
@@ -90,6 +98,23 @@ def test_chains_reach_every_other_place_too() -> None:
     assert set(posts.values) == {"vector", "label", "one"}
     fed = fed_of(chain(Repair(), Repair()), rounds=1)
     assert fed.defence.unlearn(fed.run(fed.start()), fed).round == 5
+
+
+@dataclass(frozen=True)
+class Slow(Helped):
+    """Its probe steps at a rate of its own."""
+
+    helpers: ClassVar[HelperSteps] = HelperSteps(lr=0.01)
+
+
+def test_helpers_of_two_paces_are_refused() -> None:
+    """A chain has one stepper: the second defence's helpers would be trained as the first one's are."""
+    for pair in ((Slow(), Helped()), (Helped(), Slow()), (UCFedRec(), PARD()), (PARD(), UCFedRec(lr=0.2))):
+        with pytest.raises(BadInput, match=r"^defence: two of them train helpers .* each at another pace; "):
+            chain(*pair)
+    assert chain(UCFedRec(), UCFedRec(strength=0.5)).helpers == UCFedRec().helpers
+    assert chain(Blur(), Slow()).helpers == Slow().helpers
+    assert chain(Blur(), Push()).helpers == HelperSteps()
 
 
 def test_two_of_a_kind_draw_different_noise() -> None:

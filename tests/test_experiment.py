@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.forking import small
 from tests.worlds import checkerboard, log_of
@@ -19,10 +20,12 @@ from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, chain
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
+from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.errors import BadInput
 from veilrec.evaluation import Evaluation
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
+from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.popularity import Popularity
 from veilrec.plan import Plan
@@ -216,6 +219,13 @@ def test_the_summary_of_the_data() -> None:
         ({"consent": {"gendr": 0.5}}, "data.consent.gendr"),
         ({"defence": PARD()}, "data.consent: nobody posts"),
         ({"defence": PARD(), "consent": {"gender": 0.0}}, "data.consent: nobody posts"),
+        ({"defence": PARD(), "consent": 0.001}, "data.consent: nobody posts"),  # of 24
+        ({"defence": chain(Undefended(), PARD()), "consent": 0.001}, "data.consent: nobody posts"),
+        ({"defence": UCFedRec()}, "data.consent: nobody shares gender, "),
+        (
+            {"defence": chain(UCFedRec(), Undefended()), "consent": 0.001},
+            "data.consent: nobody shares gender",
+        ),
         ({"record": Record(("usr",))}, "record.parts"),
         ({"evaluation": Evaluation(candidates=20)}, "evaluation.candidates"),
         ({"silos": 99}, "data.silos"),
@@ -229,6 +239,52 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
         replace(mf(), **change).run(tmp_path / "run")
     assert str(error.value).startswith(told)
     assert not (tmp_path / "run").exists()
+
+
+def two_labels(*, told: bool = True) -> Interactions:
+    """The checkerboard with a second attribute, which everybody or nobody has told their device."""
+    board = checkerboard()
+    label = torch.arange(24) % 2 if told else torch.full((24,), -1)
+    classes = {**board.classes, "age": ["young", "old"]}
+    return replace(board, attributes={**board.attributes, "age": label}, classes=classes)
+
+
+@dataclass(frozen=True)
+class Asking(Defence):
+    """Learns from whoever shares their age, and posts nothing."""
+
+    def asks(self, model: Recommender) -> tuple[str, ...]:
+        return ("age",)
+
+
+@pytest.mark.parametrize(
+    ("defence", "consent", "told"),
+    [
+        (
+            PARD(attributes=["age"]),
+            {"gender": 0.4},
+            "nobody posts what the defence learns from; give a larger",
+        ),
+        (PARD(), {"gender": 0.4}, "nobody posts"),
+        (UCFedRec(), {"gender": 0.4}, "nobody shares age, "),
+        (chain(PARD(attributes=["gender"]), Asking()), {"gender": 0.4}, "nobody shares age, "),
+    ],
+)
+def test_somebody_must_share_what_a_defence_learns(defence: Defence, consent: Any, told: str) -> None:
+    """Those who were drawn count, and what they share of what is guarded."""
+    run = replace(mf(two_labels()), defence=defence, consent=consent)
+    with pytest.raises(BadInput, match=rf"^data\.consent: {told}"):
+        run.federation()
+    for enough in (0.4, {"gender": 0.4, "age": 0.4}):
+        replace(run, consent=enough).federation()
+    unknown = replace(run, data=two_labels(told=False), consent=1.0)
+    with pytest.raises(BadInput, match=r"^data\.consent: nobody (posts|shares age)"):
+        unknown.federation()
+
+
+@pytest.mark.parametrize("defence", [PARD(attributes=["gender"]), UCFedRec(attributes=("gender",))])
+def test_what_a_defence_does_not_guard_nobody_need_share(defence: Defence) -> None:
+    replace(mf(two_labels()), defence=defence, consent={"gender": 0.4}).federation()
 
 
 def test_settings_of_a_chain_are_a_list() -> None:

@@ -19,6 +19,7 @@ from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
+from veilrec.defences.pard import PARD
 from veilrec.keys import Keys
 from veilrec.mechanism import DELTA, Mechanism, exact
 from veilrec.model import Device
@@ -140,11 +141,10 @@ def test_both_laws_add_up() -> None:
 # From a run's own counters.
 
 
-def fed_of(defence: Defence, model: Any = None, **plan: Any) -> Federation:
+def fed_of(defence: Defence, model: Any = None, consent: float = 0.0, **plan: Any) -> Federation:
     settings = {"lr": 0.5, "chunk": 5, "rounds": 4, "cohort": 0.5, **plan}
-    return federation(
-        phones(checkerboard()), model or FedMF(24, dim=4, user="exposed"), None, defence, **settings
-    )
+    clients, made = phones(checkerboard(), consent), model or FedMF(24, dim=4, user="exposed")
+    return federation(clients, made, None, defence, **settings)
 
 
 def watched(fed: Federation, rounds: int = 4) -> tuple[Ledger, dict[int, list[int]]]:
@@ -262,9 +262,26 @@ def test_noise_of_an_epoch_is_undone_by_whatever_comes_later() -> None:
         assert not Ledger.of(fed_of(loose)).guarantee
 
 
-def test_posts_are_mentioned() -> None:
+@pytest.mark.parametrize(
+    ("defence", "what"),
+    [
+        (Posting(), "vector"),
+        (PARD(head=(8,)), "pard.user, pard.user_re, pard.items, pard.label.gender"),
+    ],
+)
+def test_whoever_posts_without_noise_undoes_the_guarantee(defence: Defence, what: str) -> None:
+    ledger, _ = watched(fed_of(chain(defence, Laplace()), consent=0.5), 1)
+    told = ledger.summary()
+    assert told["guarantee"] is False
+    assert told["statement"].startswith(f"no formal guarantee: users who consent post {what} without noise;")
+    assert "what consenting users post is in the clear" in told["notes"]
+    assert told["per_upload"]["epsilon"] > 0
+
+
+def test_where_nobody_posts_the_guarantee_holds() -> None:
     ledger, _ = watched(fed_of(chain(Posting(), Laplace())), 1)
-    assert "what consenting users post is in the clear" in ledger.summary()["notes"]
+    assert ledger.summary()["statement"].startswith("values are differentially private")
+    assert "what consenting users post is in the clear" not in ledger.summary()["notes"]
 
 
 def test_of_two_noises_on_one_weight_the_better_counts() -> None:

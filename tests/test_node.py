@@ -150,6 +150,64 @@ def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(tmp
         plugins.forget(loaded.path)
 
 
+POSTING = [
+    "model.name='FedNCF'",
+    "model.dim=8",
+    "model.head=[8]",
+    "plan.precision='float64'",
+    "defence=[{name = 'pard', attributes = ['gender'], head = [8]}]",
+]
+
+
+def test_a_post_is_a_message_of_its_own(tmp_path: Path) -> None:
+    """Two rounds of somebody who consents and of somebody who does not, against what the engine posts."""
+    engine, recipe = federation(POSTING)
+    willing = engine.clients.consents["gender"][:, 0].nonzero().squeeze(1).tolist()
+    poster, silent = willing[0], next(k for k in range(60) if k not in willing)
+    state, schema = engine.start(), engine.defence.announce(engine.model, engine.plan.dtype)
+    for client in (poster, silent):
+        node.provision(engine, state, client, recipe.toml(), tmp_path / str(client))
+    for round in range(2):
+        message = {client: node.letter(engine, state, client) for client in (poster, silent)}
+        state = engine.run(state, rounds=1)
+        files_of = {client: tmp_path / f"post {round} {client}" for client in message}
+        for client, post in files_of.items():
+            node.answer(tmp_path / str(client), message[client], seeded=True, post=post)
+        assert not files_of[silent].exists()
+        got = wire.decode(files_of[poster].read_bytes(), schema)
+        (place,) = (state.posts.owner == poster).nonzero().squeeze(1).tolist()
+        assert got.keys() == state.posts.values.keys() != set()
+        for name, value in got.items():
+            compare(value, state.posts.values[name][place], 1e-9)
+
+
+def test_the_command_posts_where_it_is_told_to(tmp_path: Path) -> None:
+    engine, recipe = federation(POSTING)
+    state, who = engine.start(), int(engine.clients.consents["gender"][:, 0].nonzero()[0])
+    message, sent = node.letter(engine, state, who), []
+    for k, more in enumerate(([], ["--post", str(tmp_path / "post")])):
+        node.provision(engine, state, who, recipe.toml(), tmp_path / str(k))
+        answer = alone(tmp_path / str(k), message, "--seeded", *more)
+        assert answer.returncode == 0, answer.stderr.decode()
+        assert (tmp_path / "post").exists() == bool(more)
+        sent.append(answer.stdout)
+    assert b"" != sent[0] == sent[1]  # the upload alone
+    wire.decode((tmp_path / "post").read_bytes(), engine.defence.announce(engine.model, torch.float64))
+
+
+def test_a_post_without_a_place_is_refused_before_the_round_counts(tmp_path: Path) -> None:
+    engine, recipe = federation(POSTING)
+    state = engine.start()
+    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    before, message = files(tmp_path), node.letter(engine, state, CLIENT)
+    for post in (tmp_path / "nowhere" / "post", tmp_path):
+        with pytest.raises(BadInput, match="is no place for a file"):
+            node.answer(tmp_path, message, post=post)
+    assert node.main([str(tmp_path), "--post", "a", "--post", "b"]) == 2
+    assert node.main([str(tmp_path), "--post"]) == 2
+    assert files(tmp_path) == before
+
+
 def noisy(defence: str) -> list[str]:
     return [*SETS["FedMF, weights"], "plan.precision='float64'", f"defence=[{defence}]"]
 

@@ -33,17 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Defence", "HelperSteps", "chain", "guarded", "secretly"]
 
-HOOKS = (
-    "prepare",
-    "attach",
-    "publish",
-    "helper_loss",
-    "penalty",
-    "after_epoch",
-    "on_upload",
-    "stop",
-    "unlearn",
-)
+ON_DEVICES = ("publish", "helper_loss", "penalty", "after_epoch", "on_upload")
+HOOKS = ("prepare", "attach", *ON_DEVICES, "stop", "unlearn")
 BATCHED = {"on_upload": "on_uploads", "penalty": "cohort_penalty", "helper_loss": "cohort_helper_loss"}
 
 
@@ -71,6 +62,7 @@ class Defence:
     """
 
     helpers: ClassVar[HelperSteps] = HelperSteps()
+    watches: ClassVar[tuple[str, ...]] = ()  # metrics of validation that `stop` reads
 
     @property
     def guards_from(self) -> int:
@@ -93,8 +85,12 @@ class Defence:
         return model
 
     def publish(self, model: Recommender, device: Device) -> Params:
-        """Device, consenting users only: what they post openly this round, ``[seats, …]``."""
+        """Device, only users who share all that it `asks` for: what they post this round, ``[seats, …]``."""
         return {}
+
+    def asks(self, model: Recommender) -> Sequence[str]:
+        """Attributes that its posts may tell; without posts, those it learns from whoever shares them."""
+        return tuple(model.classes or ()) if self.acts("publish") else ()
 
     def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
         """What `publish` may post for one user; whatever it posts beyond that is refused."""
@@ -173,13 +169,21 @@ class Chain(Defence):
 
     of: tuple[Defence, ...]
 
+    def __post_init__(self) -> None:
+        if len({d.helpers for d in self.of if d.acts("helper_loss")}) > 1:
+            what = "two of them train helpers of their own, each at another pace"
+            raise BadInput("defence", what, "name one of the two, or give both the same rates")
+
     def acts(self, hook: str) -> bool:
         return any(defence.acts(hook) for defence in self.of)
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
-        trained = [d.helpers for d in self.of if d.acts("helper_loss")]
-        return trained[0] if trained else HelperSteps()
+        return next((d.helpers for d in self.of if d.acts("helper_loss")), HelperSteps())
+
+    @property
+    def watches(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(name for defence in self.of for name in defence.watches)
 
     @property
     def guards_from(self) -> int:
@@ -196,10 +200,10 @@ class Chain(Defence):
         return model
 
     def publish(self, model: Recommender, device: Device) -> Params:
-        posts: Params = {}
-        for defence, own in self._each(device):
-            posts |= defence.publish(model, own)
-        return posts
+        return {n: post for d, own in self._each(device) for n, post in d.publish(model, own).items()}
+
+    def asks(self, model: Recommender) -> Sequence[str]:
+        return list(dict.fromkeys(n for d in self.of if d.acts("publish") for n in d.asks(model)))
 
     def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
         return {name: spec for d in self.of for name, spec in d.announce(model, dtype).items()}

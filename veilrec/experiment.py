@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from veilrec.evaluation import Evaluation
 from veilrec.features import with_features
 from veilrec.interactions import Interactions
 from veilrec.keys import Keys
+from veilrec.local import willing
 from veilrec.model import Recommender, made, wants_features
 from veilrec.plan import Plan
 from veilrec.protocol import Protocol
@@ -104,7 +105,7 @@ class Experiment:
         if wants_features(self.model):
             clients = with_features(clients, private=self.include_private_features)
         width = 0 if clients.log.features is None else clients.log.features.shape[1]
-        return Federation.of(
+        federation = Federation.of(
             clients,
             made(self.model, self.data.n_items, clients.n_seats, width),
             self.protocol,
@@ -115,6 +116,8 @@ class Experiment:
             device=self.device,
             split_seed=self.split_seed,
         )
+        _check_drawn(federation)
+        return federation
 
     def settings(self) -> dict[str, Any]:
         """The experiment in plain words and numbers, in the sections of a recipe."""
@@ -209,10 +212,6 @@ class Experiment:
             if name not in self.data.attributes:
                 fix = nearest(name, self.data.attributes)
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
-        shares = self.consent.values() if isinstance(self.consent, Mapping) else [self.consent]
-        if self.data.attributes and self.defence.acts("publish") and not any(shares):
-            what = "nobody posts what the defence learns from"
-            raise BadInput("data.consent", what, "give the share of users who do, such as 0.2")
 
 
 def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
@@ -236,6 +235,30 @@ def _check_device(device: str) -> None:
         raise BadInput("--device", f'no device "{device}"', 'use "cpu" or "cuda"') from cause
     if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
         raise BadInput("--device", f"{device} is not available here", 'use "cpu"')
+
+
+def _check_drawn(federation: Federation) -> None:
+    """Refuse a defence that learns from people who share labels where nobody was drawn who does.
+
+    Shares are not enough to go by: a small one of few users is nobody. A real device, which knows no other,
+    makes its federation without this.
+    """
+    defence, model, clients = federation.defence, federation.model, federation.clients
+    seats, consents = clients.seats.clamp(min=0), clients.consents
+    told = {name: label[seats] >= 0 for name, label in clients.log.attributes.items()}
+    if told and defence.acts("publish"):
+        who = willing(defence, model, consents)
+        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in defence.asks(model)):
+            raise _nobody("nobody posts what the defence learns from", defence.asks(model))
+    for one in defence.of if isinstance(defence, Chain) else (defence,):
+        for name in () if one.acts("publish") else one.asks(model):
+            if not bool((consents[name] & told[name]).any()):
+                raise _nobody(f"nobody shares {name}, which the defence learns from those who do", [name])
+
+
+def _nobody(what: str, asked: Sequence[str]) -> BadInput:
+    fix = f"give a larger share of users who share {' and '.join(asked) or 'attributes'}, such as 0.2"
+    return BadInput("data.consent", what, fix)
 
 
 def _check_federation(federation: Federation, record: Record) -> None:

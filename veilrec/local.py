@@ -6,7 +6,7 @@ is shared inside the stack, so one ordinary backward pass gives each device its 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +24,7 @@ from veilrec.protocol import Protocol
 from veilrec.steps import Stepper
 from veilrec.uploads import Posts, Sent, Uploads
 
-__all__ = ["Task", "Trained", "train", "upload"]
+__all__ = ["Task", "Trained", "train", "upload", "willing"]
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,20 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
     return Uploads(portion.cohort, values, examples, posts, trained.loss)
 
 
+def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]) -> Tensor:
+    """``[clients, seats]`` who posts: those who share every attribute that the defence asks for.
+
+    Vectors are posted beside labels, and may tell whatever the defence has trained them to tell. So one
+    attribute that is kept is enough to post nothing, and where nothing is asked for nobody posts.
+    """
+    asked, given = defence.asks(model), list(consents.values())
+    if not asked or not consents.keys() >= set(asked):
+        return torch.zeros_like(given[0]) if given else torch.zeros(0, 0, dtype=torch.bool)
+    return torch.stack([consents[name] for name in asked]).all(0)
+
+
 def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Posts:
-    """What the users of a chunk post who share an attribute; of labels they see only those they share."""
+    """What the willing users of a chunk post; of labels they see only those they share."""
     known = portion.known
     shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
     device = situation.device(portion, known._replace(attributes=shared), situation.keys.fold("publish"), 0)
@@ -171,11 +183,11 @@ def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained)
         return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]
 
     values = vmap(post, in_dims=(0, situation.axes()))(trained.params, device)  # [c, seats, …]
-    consents = list(portion.known.consents.values())
-    if not consents:
+    if not known.consents:
         return Posts.none(trained.loss.device)
-    client, seat = torch.stack(consents).any(0).nonzero(as_tuple=True)
-    owner = portion.cohort[client] * consents[0].shape[1] + seat
+    who = willing(task.defence, task.model, known.consents)
+    client, seat = who.nonzero(as_tuple=True)
+    owner = portion.cohort[client] * who.shape[1] + seat
     return Posts(owner, {name: value[client, seat] for name, value in values.items()})
 
 

@@ -6,6 +6,10 @@ wrapper around it. Noise, and what is drawn for a pass, are the operating system
 with ``--seeded`` they are the simulation's, to compare the two. What a defence draws once and keeps is drawn
 in the device's first round, and a store stays with the kind of noise that it began with. No round is answered
 twice.
+
+What a user posts openly is a message of its own, as `Defence.announce` declares it. It is written to the file
+that ``--post`` names, where the defence posts and the user consents; else no file is written. Without
+``--post`` nothing is posted, and whoever learns from posts does without this user's.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ POST = "post/"  # before the names of what consenting users have posted
 VERSION = 2  # of a store; in those before it the simulation had drawn what a defence keeps
 SEEDED = "seeded"  # how a store's noise was drawn; not there until the first answer
 ROUND = "round"  # the last one that was answered
-USAGE = "python -m veilrec.node STORE [--seeded] [--plugin FILE]…"
+USAGE = "python -m veilrec.node STORE [--seeded] [--post FILE] [--plugin FILE]…"
 
 
 def letter(federation: Federation, state: State, client: int) -> bytes:
@@ -93,7 +97,7 @@ def _data(clients: Clients, client: int) -> Params:
     return data if log.features is None else {**data, "features": log.features[user]}
 
 
-def answer(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
+def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | None = None) -> bytes:
     """One round of the device whose store is `folder`: changes the store, returns the upload.
 
     The first one prepares the data and draws what the defence keeps; later ones find both in the store.
@@ -102,11 +106,14 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
         folder: The store.
         message: What the server sent.
         seeded: Draw noise from the experiment's keys, as a simulation does: not private.
+        post: The file for what the user posts, where that is anything; without it nothing is posted.
 
     Raises:
         BadInput: If the message is not what the protocol declares, its round was answered before, or the
             store's noise was drawn in the other way; the store stays as it was.
     """
+    if post is not None and (post.is_dir() or not post.parent.is_dir()):
+        raise BadInput(post, "is no place for a file", "name another")  # before the round counts as answered
     card, own = _opened(folder, seeded=seeded)
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     federation = _federation(card, own, parts, seeded=seeded)
@@ -127,6 +134,9 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
     # What is kept and how it was drawn lie in one file, so that no crash can part them.
     marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}
     tensors.write(folder / OWN, own | marks, secret=True)
+    if post is not None and len(uploads.posts.owner):
+        with atomic(post) as file:
+            file.write(wire.encode(wire.one({**uploads.posts.values}, 0)))
     return reply
 
 
@@ -191,13 +201,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder, *rest = [*(word for word in given if word != "--seeded"), ""]
     flags, files = rest[:-1:2], rest[1:-1:2]
     try:
-        if not folder or len(flags) != len(files) or {*flags} - {"--plugin"}:
-            raise BadInput("node", "the arguments are a store and plugins", USAGE)
+        if not folder or len(flags) != len(files) or {*flags} - {"--plugin", "--post"}:
+            raise BadInput("node", "the arguments are a store, a file for the post and plugins", USAGE)
+        named = {flag: [Path(f) for g, f in zip(flags, files, strict=True) if g == flag] for flag in flags}
+        if len(named.get("--post", ())) > 1:
+            raise BadInput("--post", "named twice", USAGE)
         if not (Path(folder) / CARD).is_file():
             raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
-        for path in files:
-            catalogue.load_plugin(Path(path))
-        sys.stdout.buffer.write(answer(Path(folder), sys.stdin.buffer.read(), seeded=seeded))
+        for path in named.get("--plugin", ()):
+            catalogue.load_plugin(path)
+        (post,) = named.get("--post", [None])
+        sys.stdout.buffer.write(answer(Path(folder), sys.stdin.buffer.read(), seeded=seeded, post=post))
     except VeilrecError as error:
         print(f"veilrec: error: {error}", file=sys.stderr)
         return error.code

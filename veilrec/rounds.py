@@ -13,7 +13,7 @@ from torch import Tensor
 from veilrec import local, serving, wire
 from veilrec.clients import Clients
 from veilrec.defence import Defence
-from veilrec.errors import BadInput, ClientFailed
+from veilrec.errors import BadInput, ClientFailed, nearest
 from veilrec.evaluation import Evaluation, Scored, candidates, evaluate
 from veilrec.keys import Keys
 from veilrec.model import Recommender, begun, told
@@ -30,6 +30,7 @@ __all__ = ["Federation"]
 Watch = Callable[[Exchange], None]
 Row = dict[str, float]
 Done = tuple[Sent, Uploads, Params]
+Trains = Container[str] | None  # the parts of the model that move; None for all
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class Federation:
         given = replace(clients)  # the same tensors, without what is worked out of them on the way
         prepared = defence.prepare(clients, keys.fold("prepare")) if prepare else clients
         model = defence.attach(told(model, prepared))
-        _refuse(prepared, model, protocol, plan)
         here, judge = Keys(keys.value.to(device)), evaluation or Evaluation()
+        _refuse(prepared, model, protocol, defence, plan, judge)
         return cls(prepared.to(device), model, protocol, defence, plan, here, given, judge, split_seed, seed)
 
     def start(self, folder: Path | None = None) -> State:
@@ -87,7 +88,7 @@ class Federation:
         state: State,
         *,
         rounds: int | None = None,
-        trains: Container[str] | None = None,
+        trains: Trains = None,
         watch: Sequence[Watch] = (),
     ) -> State:
         """Run rounds from `state` to the end; with `trains`, move only those parts of the model."""
@@ -101,7 +102,7 @@ class Federation:
         state: State,
         *,
         until: int | None = None,
-        trains: Container[str] | None = None,
+        trains: Trains = None,
         watch: Sequence[Watch] = (),
         history: Sequence[Row] = (),
     ) -> Iterator[tuple[State, Row]]:
@@ -125,7 +126,7 @@ class Federation:
                     row |= self.evaluate(state, "validation", pool).means()
                 rows.append(row)
                 yield state, row
-                if self.defence.stop(state, rows):
+                if state.round > self.defence.guards_from and self.defence.stop(state, rows):
                     break
 
     def sample(self, round: int) -> Tensor:
@@ -173,7 +174,8 @@ class Federation:
             phase = "training"
             situation = local.Situation(sent, state.posts.values, keys, state.round)
             trained = local.train(task, portion, situation, own)
-            _finite(trained.loss)
+            if not bool(trained.loss.isfinite().all()):
+                raise BadInput("plan.lr", "the training loss is not finite", "lower the learning rate")
             phase = "upload"
             uploads = local.upload(task, portion, situation, trained)
             message = {**uploads.values, "examples": uploads.examples}
@@ -186,9 +188,7 @@ class Federation:
         trained_state = {**trained.params, **trained.optimiser}
         return sent, uploads, {name: trained_state[name].detach() for name in own}
 
-    def work(
-        self, pool: Workers, state: State, cohort: Tensor, trains: Container[str] | None
-    ) -> Iterator[Done]:
+    def work(self, pool: Workers, state: State, cohort: Tensor, trains: Trains) -> Iterator[Done]:
         """A cohort's work, chunk by chunk, in order; a failure is traced to a client that fails alone."""
 
         def begin() -> Iterator[tuple[Tensor, Sent, Params]]:
@@ -204,7 +204,7 @@ class Federation:
         except _Failed as failure:
             raise self._blame(failure, state, trains) from failure.cause
 
-    def _blame(self, failure: _Failed, state: State, trains: Container[str] | None) -> ClientFailed:
+    def _blame(self, failure: _Failed, state: State, trains: Trains) -> ClientFailed:
         """The first client of a failed chunk that also fails by itself."""
         task = self.task(self.model, trains)
         for alone in failure.chunk.split(1):
@@ -216,7 +216,7 @@ class Federation:
         names = f"one of {len(failure.chunk)}, first {self.clients.name(int(failure.chunk[0]))}"
         return ClientFailed(names, state.round + 1, failure.phase, failure.cause)
 
-    def task(self, model: Recommender | None = None, trains: Container[str] | None = None) -> local.Task:
+    def task(self, model: Recommender | None = None, trains: Trains = None) -> local.Task:
         """What devices are asked to do, with this thread's copy of the model."""
         plan, model = self.plan, model or self.model
         return local.Task(model, self.protocol, self.defence, plan.stepper, plan.epochs, plan.batch, trains)
@@ -237,8 +237,7 @@ class Federation:
     @cached_property
     def able(self) -> Tensor:
         """``[c]`` the clients that have events."""
-        able = [k for k, size in enumerate(self.clients.sizes) if size]
-        return torch.tensor(able, device=self.keys.value.device)
+        return torch.tensor([k for k, n in enumerate(self.clients.sizes) if n], device=self.keys.value.device)
 
     @cached_property
     def validates(self) -> bool:
@@ -274,12 +273,9 @@ def _count(row: Row, uploads: Uploads) -> None:
         row["loss"] += float(uploads.loss.double().sum())
 
 
-def _finite(loss: Tensor) -> None:
-    if not bool(loss.isfinite().all()):
-        raise BadInput("plan.lr", "the training loss is not finite", "lower the learning rate")
-
-
-def _refuse(clients: Clients, model: Recommender, protocol: Protocol, plan: Plan) -> None:
+def _refuse(
+    clients: Clients, model: Recommender, protocol: Protocol, defence: Defence, plan: Plan, judge: Evaluation
+) -> None:
     """Settings that cannot work together, found before any work is done."""
     for name, part in model.parts.items():
         if part.rows == "item" and part.scope is not Scope.SHARED:
@@ -289,11 +285,16 @@ def _refuse(clients: Clients, model: Recommender, protocol: Protocol, plan: Plan
             raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
         if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
             raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
+    if defence.guards_from >= plan.rounds:
+        what = f"of {plan.rounds} rounds none is left that it guards after {defence.guards_from}"
+        raise BadInput("defence.warm_up", what, "give less, or more plan.rounds")
+    measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
+    if lacking := [name for name in defence.watches if name not in measured]:
+        raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
     if not any(clients.sizes):
         raise BadInput("data", "no user has an event left to train on", "give users at least three events")
     counts = clients.log.counts
     if plan.negatives and int(counts.max()) >= clients.log.n_items:
         who = clients.log.user_ids[int(counts.argmax())]
-        raise BadInput(
-            "plan.negatives", f"user {who} has touched every item", "drop that user or set it to 0"
-        )
+        what = f"user {who} has touched every item"
+        raise BadInput("plan.negatives", what, "drop that user or set it to 0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from veilrec.defence import chain
 from veilrec.defences.early_stop import EarlyStop
 from veilrec.defences.laplace import Laplace
 from veilrec.errors import BadInput
+from veilrec.experiment import Experiment
 from veilrec.models.fedmf import FedMF
 from veilrec.recipe import Recipe
 from veilrec.rounds import Federation
@@ -70,7 +72,28 @@ def test_a_metric_that_nobody_measures() -> None:
     with pytest.raises(
         BadInput, match=r'^defence\.metric: "ndgc@10" is not measured; did you mean "ndcg@10"\?$'
     ):
-        history(EarlyStop(rounds=0, metric="ndgc@10", target=0.5))
+        fed_of(EarlyStop(metric="ndgc@10", target=0.5))
+    with pytest.raises(BadInput, match=r'^defence\.metric: "hr@7" is not measured'):
+        fed_of(chain(Laplace(), EarlyStop(metric="hr@7", target=0.5)))
+    assert fed_of(EarlyStop(metric="ndgc@10")).defence.watches == ()  # nobody reads it
+
+
+def test_a_metric_that_nobody_measures_is_found_before_anything_is_written(tmp_path: Path) -> None:
+    experiment = Experiment(
+        checkerboard(), partial(FedMF, dim=4), defence=EarlyStop(metric="hr@11", target=0.5)
+    )
+    with pytest.raises(BadInput, match=r'^defence\.metric: "hr@11" is not measured'):
+        experiment.run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_a_number_of_rounds_a_target_is_the_only_end(whole: list[dict[str, float]]) -> None:
+    assert len(history(EarlyStop(target=1.0))) == ROUNDS
+    assert len(history(EarlyStop(target=whole[19]["ndcg@10"]))) == len(
+        history(EarlyStop(rounds=0, target=whole[19]["ndcg@10"]))
+    )
+    assert history(EarlyStop()) == whole[:10]
+    assert len(history(EarlyStop(rounds=4, target=1.0))) == 4
 
 
 @pytest.mark.parametrize("options", [{"rounds": -1}, {"rounds": 0}, {"target": 1.5}, {"target": -0.1}])

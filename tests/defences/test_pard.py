@@ -295,7 +295,7 @@ def test_classes_that_an_attribute_does_not_have_are_never_guessed() -> None:
 
 
 def fed_of(defence: PARD, model: str = "FedNCF", clients: Clients | None = None, **plan: Any) -> Federation:
-    settings = {"lr": 0.5, "batch": 4, "chunk": 3, **plan}
+    settings = {"lr": 0.5, "batch": 4, "chunk": 3, "rounds": 9, **plan}
     return federation(clients or world(), MODELS[model](ITEMS, dim=DIM), None, defence, **settings)
 
 
@@ -335,6 +335,30 @@ def test_validation_chooses_among_rounds_that_are_guarded() -> None:
     assert PARD(warm_up=7).guards_from == 7
     assert Chain((Undefended(), PARD(warm_up=7), PARD(warm_up=3))).guards_from == 7
     assert Undefended().guards_from == 0
+
+
+def test_a_warm_up_as_long_as_the_plan_is_refused() -> None:
+    fed_of(PARD(warm_up=2), rounds=3)
+    for rounds in (1, 2):
+        with pytest.raises(BadInput, match=r"^defence\.warm_up: of \d rounds none is left"):
+            fed_of(PARD(warm_up=2), rounds=rounds)
+
+
+def test_predictors_begin_alike_and_vectors_and_estimators_do_not() -> None:
+    """Also on a device with secret keys: what all have in common is the seed's."""
+    fed = fed_of(PARD())
+    cohort = torch.tensor([2, 5])
+    first, secret = fed.fresh(cohort), replace(fed, keys=Keys.secret()).fresh(cohort)
+    for name in first:
+        if name.startswith("predictor.") and name.endswith("weight"):
+            assert first[name].any()
+            assert torch.equal(first[name][0], first[name][1])
+            assert torch.equal(first[name], secret[name])
+    for name in ("user", "user_re", "estimators.ir.0.weight"):
+        assert not torch.equal(first[name][0], first[name][1])
+        assert not torch.equal(first[name], secret[name])
+    other = replace(fed, seed=1).fresh(cohort)
+    assert not torch.equal(first["predictor.0.weight"], other["predictor.0.weight"])
 
 
 def test_how_estimators_step() -> None:
@@ -405,6 +429,8 @@ def test_every_option_changes_something(options: dict[str, Any]) -> None:
     [
         ({"lambda_ir": -1.0}, "lambda_ir"),
         ({"warm_up": -1}, "warm_up"),
+        ({"estimator_lr": 0.0}, "estimator_lr"),
+        ({"estimator_lr": math.inf}, "estimator_lr"),
         ({"public_share": 0.0}, "public_share"),
         ({"estimator_every": 0}, "estimator_every"),
         ({"head": (0,)}, "head"),
@@ -419,6 +445,9 @@ def test_what_cannot_be_split_is_refused() -> None:
     for model in (FedGCN(ITEMS), FedNCF(ITEMS, kind="neumf")):
         with pytest.raises(BadInput, match="one vector for a user"):
             PARD().attach(model)
+    for personal in (FedNCF(ITEMS, personal=True), FedLightGCN(ITEMS, personal=True)):
+        with pytest.raises(BadInput, match=r"^model\.personal: the split model scores with items as"):
+            PARD().attach(personal)
     with pytest.raises(BadInput, match='no attribute "height"'):
         fed_of(PARD(attributes=("height",)))
     bare = world()

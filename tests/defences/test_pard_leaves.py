@@ -11,10 +11,12 @@ import torch
 
 from tests.canary_world import ITEMS, USERS, canaries_of, canary_world, spying
 from tests.contract import Scene
+from tests.forking import Posting
 from tests.test_node import uploads_agree
 from tests.worlds import digest, federation, largest, phones, run, silos
 from veilrec.clients import Clients
-from veilrec.defence import Defence
+from veilrec.defence import Defence, chain
+from veilrec.defences.laplace import Laplace
 from veilrec.defences.pard import PARD
 from veilrec.disclosure import disclosures
 from veilrec.errors import ClientFailed
@@ -47,7 +49,7 @@ def fed_of(
 
 
 def willing(clients: Clients) -> list[int]:
-    found: list[int] = torch.stack(list(clients.consents.values())).any(0)[:, 0].nonzero()[:, 0].tolist()
+    found: list[int] = torch.stack(list(clients.consents.values())).all(0)[:, 0].nonzero()[:, 0].tolist()
     assert 5 < len(found) < USERS - 5
     return found
 
@@ -166,12 +168,62 @@ def test_posts_are_what_is_announced_of_those_who_consent() -> None:
     assert posted == set(willing(clients))
 
 
-def test_a_post_holds_no_label_that_its_user_keeps() -> None:
-    clients = Clients.phones(LOG.leave_one_out(), consent={"gender": 0.4, "age": 0.0})
-    posts = run(fed_of(clients=clients)).posts
-    assert len(posts.owner) > 5
-    assert bool((posts.values["pard.label.age"] == -1).all())
-    assert bool((posts.values["pard.label.gender"] >= 0).all())
+BY_NAME = {"gender": 0.7, "age": 0.4}
+
+
+def sharing(clients: Clients, *names: str) -> list[int]:
+    """Who shares all of some attributes; seats are numbered through."""
+    shared = torch.stack([clients.consents[name] for name in names]).all(0).flatten()
+    return shared.nonzero().squeeze(1).tolist()
+
+
+@pytest.mark.parametrize("place", ["phones", "silos"])
+def test_who_keeps_one_guarded_attribute_posts_nothing(place: str) -> None:
+    """z_u^re carries all that is guarded: a label that is left out would be read off it."""
+    split = LOG.leave_one_out()
+    clients = Clients.phones(split, consent=BY_NAME)
+    if place == "silos":
+        clients = Clients.silos(split, 5, consent=BY_NAME)
+    both, one_of_them = sharing(clients, "gender", "age"), sharing(clients, "gender")
+    assert 5 < len(both) < len(one_of_them) - 5
+    made = FedNCF(ITEMS, clients.n_seats, dim=6)
+    for defence, owners in ((PARD(), both), (PARD(attributes=("gender",)), one_of_them)):
+        fed = federation(clients, made, None, defence, precision="float64", chunk=17)
+        posts = run(fed).posts
+        assert posts.owner.tolist() == owners
+        labels = [value for name, value in posts.values.items() if "label" in name]
+        assert all(bool((label >= 0).all()) for label in labels)
+    assert "pard.label.age" not in posts.values
+
+
+def test_nobody_posts_where_one_guarded_attribute_is_shared_by_nobody() -> None:
+    clients = Clients.phones(LOG.leave_one_out(), consent={"gender": 1.0, "age": 0.0})
+    assert len(run(fed_of(clients=clients)).posts.owner) == 0
+
+
+@dataclass(frozen=True)
+class Silent(Posting):
+    """Posts, and does not say what that may tell."""
+
+
+@dataclass(frozen=True)
+class Asking(Defence):
+    """Learns from whoever shares their age, and posts nothing."""
+
+    def asks(self, model: Recommender) -> tuple[str, ...]:
+        return ("age",)
+
+
+def test_in_a_chain_those_post_who_share_all_that_any_of_its_posts_may_tell() -> None:
+    clients = Clients.phones(LOG.leave_one_out(), consent=BY_NAME)
+    gender, both = sharing(clients, "gender"), sharing(clients, "gender", "age")
+    one_alone = PARD(attributes=("gender",), head=(8,))
+    for defence, owners in (
+        (chain(one_alone, Laplace(), Asking()), gender),  # these two post nothing, whatever they guard
+        (chain(one_alone, Silent()), both),
+        (Silent(), both),
+    ):
+        assert run(fed_of(defence, clients)).posts.owner.tolist() == owners
 
 
 def test_a_later_post_takes_the_place_of_an_earlier_one() -> None:

@@ -193,6 +193,16 @@ def test_a_run_says_what_leaves(tmp_path: Path) -> None:
     assert result.traffic["by_kind"] != bare.traffic["by_kind"]
 
 
+@pytest.mark.parametrize("consent", [0.0, 0.001, {"gender": 0.5}])
+def test_an_experiment_in_which_nobody_shares_what_it_protects_is_refused(consent: Consent) -> None:
+    """Its discriminators would learn nothing. A real device, which knows no other, asks for nothing."""
+    with pytest.raises(
+        BadInput, match=r"^data\.consent: nobody shares (gender|age), which the defence learns"
+    ):
+        Experiment(log(), FedMF, defence=UCFedRec(), consent=consent).federation()
+    fed_of(consent=consent)
+
+
 def test_what_it_cannot_do() -> None:
     with pytest.raises(BadInput, match=r'^defence\.attributes: the data has no attribute "gendre"; did you'):
         fed_of(UCFedRec(attributes=("gendre",)))

@@ -20,6 +20,7 @@ from tests.worlds import (
     phones,
     ragged,
     run,
+    silos,
 )
 from veilrec import serving
 from veilrec.clients import Batch, Clients
@@ -81,6 +82,32 @@ def test_nothing_belongs_to_a_user_but_the_score_function() -> None:
     assert model.names(Scope.SHARED) == ["item"]
     bounds = model.initial("score.weight", Keys.seed(1).fold(torch.arange(500))).abs().max()
     assert 0.49 < float(bounds) <= 0.5  # one over the root of 4
+
+
+def test_score_functions_begin_alike_on_all_devices_and_for_all_of_their_users() -> None:
+    """Also on a device with secret keys: what all have in common is the seed's."""
+    clients = silos(ragged((1, 3, 5, 6, 9, 14), 30), 2)
+    fed = federation(clients, PFedRec(30, clients.n_seats, dim=4))
+    cohort = torch.arange(2)
+    first, secret = fed.fresh(cohort), replace(fed, keys=Keys.secret()).fresh(cohort)
+    other = replace(fed, seed=1).fresh(cohort)
+    assert first["score.weight"].shape == (2, 3, 4)
+    for name in ("score.weight", "score.bias"):
+        one = first[name][0, 0]
+        assert bool(one.any())
+        assert torch.equal(first[name], one.expand_as(first[name]))
+        assert torch.equal(first[name], secret[name])
+        assert not torch.equal(first[name], other[name])
+    alone = federation(phones(ragged((1, 3, 5), 30)), PFedRec(30, dim=4)).fresh(torch.tensor([0]))
+    assert torch.equal(alone["score.weight"][0, 0], first["score.weight"][0, 0])  # however many are seated
+
+
+def test_fresh_items_are_as_large_as_asked_for() -> None:
+    for scale, model in ((0.01, PFedRec(4000, dim=8)), (0.5, PFedRec(4000, dim=8, scale=0.5))):
+        item = model.initial("item", Keys.seed(0))
+        assert abs(float(item.std()) / scale - 1) < 0.05
+    with pytest.raises(BadInput, match=r"model\.scale"):
+        PFedRec(5, scale=0.0)
 
 
 def small(model: Recommender | None = None, clients: Clients | None = None, **plan: object) -> Federation:

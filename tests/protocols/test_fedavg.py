@@ -53,6 +53,20 @@ def test_by_hand(options: dict[str, Any], item: list[float], head: float) -> Non
     assert found["head"].tolist() == pytest.approx([head], abs=1e-6)
 
 
+@pytest.mark.parametrize("server", ["none", "sgd", "adam"])
+def test_a_helper_is_the_mean_over_those_who_moved_it_whatever_the_server_does(server: Any) -> None:
+    protocol = FedAvg(server=server, server_lr=0.1)
+    memory = {f"{k}/item": torch.zeros(1, 4, 1) for k in "mv"} | {"t/item": torch.zeros(1)}
+    memory |= {f"{k}/head": torch.zeros(1, 1) for k in "mv"} | {"t/head": torch.zeros(1)}
+    state = State(0, dict(SERVER), Store(9, lambda *_: {}), memory | {"helper/head": torch.zeros(())})
+    stays = {**VALUES, "head": torch.tensor([[14.0], [10.0]])}
+    partial = protocol.absorb(state, {}, Uploads(UPLOADS.cohort, stays, UPLOADS.examples))  # type: ignore[arg-type]
+    after = protocol.finish(state, partial, Keys.seed(0))
+    assert after.server["head"].tolist() == [14.0]
+    assert after.server["item"].flatten().tolist() != SERVER["item"].flatten().tolist()
+    assert state.server["head"].tolist() == [10.0]
+
+
 def test_gradients_need_a_server_that_steps() -> None:
     with pytest.raises(BadInput, match=r"protocol\.server: gradients need a server that steps"):
         FedAvg(sends="gradients")

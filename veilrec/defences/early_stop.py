@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veilrec.defence import Defence
-from veilrec.errors import BadInput, nearest
+from veilrec.errors import BadInput
 from veilrec.protocol import State
 
 __all__ = ["EarlyStop"]
+
+ROUNDS = 10  # where nothing else ends training
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,21 @@ class EarlyStop(Defence):
     its selected state reached on the validation items, and keeps the number. Whether it was reached is told
     by the result's `stopped`: ``defence`` where it was (or where `rounds` ended it first).
 
+    Beside a defence that warms up it ends nothing before the first round that is guarded.
+
     Attributes:
-        rounds: End after so many; 0 for no such end.
+        rounds: End after so many; 0 for no such end. If nobody says, 0 beside a target and 10 without one.
         metric: What is compared with the target at each look at the validation items.
         target: End where the metric is this high; 0 for no such end. In a recipe also the folder of a
             finished run: as high as there.
     """
 
-    rounds: int = 10
+    rounds: int | None = None
     metric: str = "ndcg@10"
     target: float | Path = 0.0
 
     def __post_init__(self) -> None:
-        if self.rounds < 0:
+        if self.rounds is not None and self.rounds < 0:
             raise BadInput(
                 "defence.rounds", f"{self.rounds} is too few", "give 1 or more, or 0 for no such end"
             )
@@ -52,17 +56,19 @@ class EarlyStop(Defence):
             )
         if not 0 <= self.target <= 1:
             raise BadInput("defence.target", f"{self.target} is no metric", "give a number from 0 to 1")
-        if not self.rounds and not self.target:
+        if self.rounds == 0 and not self.target:
             raise BadInput("defence.rounds", "nothing ever ends training", "give rounds, or a target")
 
+    @property
+    def watches(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (self.metric,) if self.target else ()
+
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
-        if self.rounds and state.round >= self.rounds:
+        last = (0 if self.target else ROUNDS) if self.rounds is None else self.rounds
+        if last and state.round >= last:
             return True
         return bool(self.target) and bool(history) and self._reached(history[-1])
 
     def _reached(self, row: dict[str, float]) -> bool:
         """Whether the last round was a look, and saw the target."""
-        looked = [name for name in row if "@" in name]
-        if looked and self.metric not in row:
-            raise BadInput("defence.metric", f'"{self.metric}" is not measured', nearest(self.metric, looked))
-        return bool(looked) and row[self.metric] >= float(self.target)  # type: ignore[arg-type]
+        return self.metric in row and row[self.metric] >= float(self.target)  # type: ignore[arg-type]

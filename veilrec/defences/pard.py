@@ -58,6 +58,11 @@ class PARD(Defence):
     consent decides what is posted, not what is read at home. So what a device uploads does depend on labels
     that its user keeps, by design: it is pushed to where they are hard to guess. Of that nothing is proved.
 
+    Whoever posts gives away z_u^ir, z_u^re, the mean of their item vectors and their labels, without noise.
+    z_u^re is trained to carry all guarded attributes at once, so only those post who share every one of them.
+
+    Scores are those of the predictor: `head` and `sharing` of the wrapped model are dropped (`Split`).
+
     Attributes:
         lambda_ir, lambda_re: Weights of Eq. (16), and of Eqs. (29) and (33).
         warm_up: Rounds in which both are 0, while estimators already learn; as many as a whole pre-training.
@@ -91,9 +96,12 @@ class PARD(Defence):
     reads: Literal["mean", "positives"] = "mean"
 
     def __post_init__(self) -> None:
-        for name in ("lambda_ir", "lambda_re", "warm_up", "estimator_lr"):
+        for name in ("lambda_ir", "lambda_re", "warm_up"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
+        if not 0 < self.estimator_lr < math.inf:
+            what = f"{self.estimator_lr} is no learning rate"
+            raise BadInput("defence.estimator_lr", what, "give a number above 0")
         if not 0 < self.public_share <= 1:
             what = f"{self.public_share} is no share"
             raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
@@ -121,6 +129,10 @@ class PARD(Defence):
         posts: Params = {USER: weights["user"], USER_RE: weights["user_re"]}
         posts[ITEMS] = _mean_items(weights["item"], batch.history)
         return posts | {LABEL + name: batch.attributes[name] for name in _estimators(model).classes}
+
+    def asks(self, model: Recommender) -> Sequence[str]:
+        """All that it guards: z_u^re tells each of them."""
+        return tuple(_estimators(model).classes)
 
     def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
         vectors = dict.fromkeys((USER, USER_RE, ITEMS), Spec((model.dim,), dtype))

@@ -72,7 +72,8 @@ class Split(Recommender):
     """Another model's vectors with a second, private one for each user, and a private perceptron that scores.
 
     What the other model makes of a user's vector and the items (`represent`) is made of both vectors; its own
-    way of scoring is dropped. Parts that other defences have attached to it stay.
+    way of scoring is dropped, and with it its `head` and `sharing`. The scopes of both tables are those named
+    here, whatever `user` or `scopes` said. Parts that other defences have attached to it stay.
 
     Args:
         base: A model with one user and one item table of one width.
@@ -210,3 +211,6 @@ def _check(base: Recommender) -> None:
     if tables != {"user": "user", "item": "item"} or not plain or here["objective"] is None:
         what = "it needs a model with one vector for a user and one for an item"
         raise BadInput("model", what, 'use FedNCF with kind = "mlp", or FedLightGCN')
+    if base.personal:
+        what = "the split model scores with items as they are sent"
+        raise BadInput("model.personal", what, "set it to false")

@@ -6,14 +6,15 @@ Acts at: attach, helper_loss, penalty.
 
 Users who consent to share an attribute train its discriminator on their own vector and label, and the server
 averages it over them. A user who does not consent leaves it as it came, so that what goes up is what came
-down and tells nothing; their own label is never read. What is called a filter there is, as in its code, no
+down: it tells that the user keeps the attribute (or has no label), and nothing about the label, which is
+never read. What is called a filter there is, as in its code, no
 network of its own: the penalty acts on the user vector.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,8 +46,9 @@ class Guess(NamedTuple):
 class UCFedRec(Defence):
     """Push what discriminators make of a user vector towards a uniform guess, for those who want it.
 
-    Who consents is for the data to say (`data.consent`); where nobody does, discriminators learn nothing and
-    nobody is protected by them. It promises nothing formally.
+    Who consents is for the data to say (`data.consent`). Where nobody shares an attribute its discriminator
+    learns nothing and protects nobody, so that an experiment of that kind is refused. It promises nothing
+    formally.
 
     Attributes:
         strength: λ, the weight of KL(guess ‖ uniform) in the loss of those who do not consent.
@@ -82,6 +84,10 @@ class UCFedRec(Defence):
             network = Perceptron([model.dim, *self.hidden, classes])
             model = with_part(model, _part(name), network, Part(Scope.SHARED, helper=True))
         return model
+
+    def asks(self, model: Recommender) -> Sequence[str]:
+        """All that it protects: without somebody who shares it, a discriminator learns nothing."""
+        return tuple(guarded(model, self.attributes))
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         """The cross-entropy of the guesses on those who share the attribute and know their label."""

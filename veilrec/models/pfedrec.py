@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from veilrec.clients import Batch
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import asked, bce, check_widths, rows_of
+from veilrec.models.layers import asked, bce, check_scale, check_widths, rows_of
 from veilrec.params import Params, Part, Scope
 
 __all__ = ["PFedRec"]
@@ -38,9 +38,13 @@ class Score(nn.Module):
         self.bias = nn.Parameter(torch.empty(n_seats))
 
     def initial(self, last: str, keys: Keys) -> Tensor:
-        """Uniform up to one over the root of the width, as linear layers begin in the authors' code."""
-        bound = 1 / math.sqrt(self.weight.shape[-1])
-        return (2 * keys.uniform(*self.get_parameter(last).shape) - 1) * bound
+        """Uniform up to one over the root of the width, as linear layers begin in the authors' code.
+
+        One draw for all seats: which users share a device shall not decide how alike they begin.
+        """
+        bound, shape = 1 / math.sqrt(self.weight.shape[-1]), self.get_parameter(last).shape
+        one = (2 * keys.uniform(1, *shape[1:]) - 1) * bound
+        return one.expand(*keys.value.shape, *shape).contiguous()
 
 
 class PFedRec(Recommender):
@@ -52,13 +56,23 @@ class PFedRec(Recommender):
         n_items: Rows of the item table.
         n_seats: Users that one device has room for; each has a score function.
         dim: Width of the vectors.
+        scale: Standard deviation of fresh item vectors.
         personal: Whether a device scores with items as it trains them itself, as the paper has it, or with
             those that it is sent.
     """
 
-    def __init__(self, n_items: int, n_seats: int = 1, *, dim: int = 32, personal: bool = True) -> None:
+    def __init__(
+        self,
+        n_items: int,
+        n_seats: int = 1,
+        *,
+        dim: int = 32,
+        scale: float = 0.01,
+        personal: bool = True,
+    ) -> None:
         super().__init__()
         check_widths(dim=dim)
+        self.scale = check_scale(scale)
         score = Part(Scope.PRIVATE, rows="user", alike=True)
         self.parts = {"score": score, "item": Part(Scope.SHARED, rows="item")}
         self.dim, self.personal = dim, personal

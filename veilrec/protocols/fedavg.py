@@ -31,8 +31,9 @@ HELPER = "helper/"  # before the name of a weight that a defence trains
 class FedAvg(Protocol):
     """Average the SHARED parts; the EXPOSED ones are only seen.
 
-    Helpers are averaged over the devices that moved them; those that a defence spares leave them as they
-    came. Which parts are helpers is kept in the state's memory.
+    Helpers are averaged over the devices that moved them, whatever the server does with the rest: their steps
+    are the defence's. Those that a defence spares leave them as they came. Which parts are helpers is kept in
+    the state's memory.
 
     Attributes:
         sends: Trained weights, or the gradient of the client's own mean loss at the weights received.
@@ -118,14 +119,14 @@ class FedAvg(Protocol):
 
     def finish(self, state: State, partial: Params, keys: Keys) -> State:
         changes = {name: self._mean(partial, name) for name in state.server if name in partial}
-        if self.server == "none":
-            server = {
-                n: (w.double() + changes[n]).to(w.dtype) if n in changes else w
-                for n, w in state.server.items()
-            }
+        taken = {n: changes.pop(n) for n in [*changes] if self.server == "none" or HELPER + n in partial}
+        server = {
+            n: (w.double() + taken[n]).to(w.dtype) if n in taken else w for n, w in state.server.items()
+        }
+        if not changes:
             return replace(state, round=state.round + 1, server=server)
         sign = 1.0 if self.still() else -1.0  # a change of weights points down, a gradient up
-        server = {name: weight.clone() for name, weight in state.server.items()}
+        server = {name: weight.clone() for name, weight in server.items()}
         memory = {name: value.clone() for name, value in state.memory.items()}
         slopes = {name: (sign * change).to(server[name].dtype)[None] for name, change in changes.items()}
         self._stepper().step({name: weight[None] for name, weight in server.items()}, slopes, memory)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from veilrec.defence import Chain, Defence
 from veilrec.errors import BadInput
+from veilrec.local import willing
 from veilrec.mechanism import Mechanism, gaussian_epsilon
 from veilrec.model import Recommender
 from veilrec.params import Params, Rows
@@ -32,7 +33,7 @@ class Ledger:
         declared: What the defence says of its noise.
         bare: Weights that leave without noise whose worth is declared.
         loose: Defences that change uploads after the noise and declare nothing.
-        posts: Whether consenting users post something openly.
+        posts: What consenting users post openly, if there are any.
         budget: An ε that nobody may exceed; 0 for none.
         counted: Of several noises on one weight the one that is charged.
         charges: What the units cost that are counted.
@@ -48,11 +49,11 @@ class Ledger:
         *,
         bare: Sequence[str] = (),
         loose: Sequence[str] = (),
-        posts: bool = False,
+        posts: Sequence[str] = (),
         budget: float = 0.0,
     ) -> None:
         self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
-        self.posts, self.budget = posts, budget
+        self.posts, self.budget = tuple(posts), budget
         self.counted = _counted(self.declared)
         self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
         self.uploads = torch.zeros(n_clients, dtype=torch.int64)
@@ -76,19 +77,18 @@ class Ledger:
             len(federation.clients),
             bare=bare,
             loose=_loose(defence, model, protocol),
-            posts=defence.acts("publish"),
+            posts=_posts(federation),
             budget=federation.plan.budget,
         )
         if ledger.budget and not ledger.guarantee:
             what = f"no ε bounds an upload: {lacks(ledger)}"
-            raise BadInput(
-                "plan.budget", what, "add noise to all that leaves, as laplace does, or drop the budget"
-            )
+            fix = "add noise to all that leaves, as laplace does, or drop the budget"
+            raise BadInput("plan.budget", what, fix)
         return ledger
 
     @property
     def guarantee(self) -> bool:
-        """Whether every value that leaves is under noise whose worth is declared."""
+        """Whether every value that leaves is under noise whose worth is declared, also of those who post."""
         return not lacks(self)
 
     def __call__(self, exchange: Exchange) -> None:
@@ -212,6 +212,14 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
         if not declared[place] and (after_epoch or (after_noise and one.acts("on_upload"))):
             names.append(type(one).__name__)
     return names
+
+
+def _posts(federation: Federation) -> Sequence[str]:
+    """What is posted as it is, where there is somebody who may."""
+    defence, model = federation.defence, federation.model
+    if not defence.acts("publish") or not bool(willing(defence, model, federation.clients.consents).any()):
+        return ()
+    return tuple(defence.announce(model, federation.plan.dtype))
 
 
 def _touched(federation: Federation, round: int) -> Tensor:

@@ -66,6 +66,8 @@ def lacks(ledger: Ledger) -> str:
         return f"without noise leaves {', '.join(parts)}"
     if ledger.loose:
         return f"{', '.join(ledger.loose)} changes uploads after the noise and declares nothing"
+    if ledger.posts:
+        return f"users who consent post {', '.join(ledger.posts)} without noise"
     return ""
 
 
@@ -114,7 +116,7 @@ def _notes(ledger: Ledger) -> list[str]:
     twice = len(ledger.counted) < len(ledger.declared)
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
-    told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: ledger.posts, FINITE: finite}
+    told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 

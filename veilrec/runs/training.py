@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from veilrec.disk import Digest
-from veilrec.errors import Corrupted, Interrupted
+from veilrec.errors import BadInput, Corrupted, Interrupted
 from veilrec.params import Params
 from veilrec.protocol import State
 from veilrec.rounds import Federation
@@ -116,7 +116,14 @@ class Training:
         return state
 
     def selected(self, state: State) -> State:
-        """The state that validation chose, or the last one where nothing was validated."""
+        """The state that validation chose, or the last one where nothing was validated.
+
+        Raises:
+            BadInput: Where the budget was spent before the defence began to guard.
+        """
+        if state.round <= self.federation.defence.guards_from:
+            what = f"it is spent after round {state.round}, and no state until then is guarded"
+            raise BadInput("plan.budget", what, "give more, or less defence.warm_up")
         if self.selection.round in (0, state.round):
             return state
         blank = torch.full_like(state.devices.slot, -1)
@@ -196,7 +203,8 @@ class Training:
         """Whether training had ended when the checkpoint was written."""
         if self.selection.exhausted or state.round >= self.federation.plan.rounds or self._spent(state):
             return True
-        return bool(self.rows) and self.federation.defence.stop(state, list(self.rows))
+        defence = self.federation.defence
+        return state.round > defence.guards_from and defence.stop(state, list(self.rows))
 
     def _spent(self, state: State) -> bool:
         """Whether the next round would take somebody beyond the budget."""
