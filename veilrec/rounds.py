@@ -285,7 +285,7 @@ def _refuse(
             raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
         if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
             raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
-    if defence.guards_from >= plan.rounds:
+    if 0 < defence.guards_from >= plan.rounds:
         what = f"of {plan.rounds} rounds none is left that it guards after {defence.guards_from}"
         raise BadInput("defence.warm_up", what, "give less, or more plan.rounds")
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]

@@ -14,7 +14,7 @@ from tests.results import result, spread
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
-from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.words import below, epsilons
 
@@ -61,6 +61,18 @@ def test_a_value_is_found_where_results_keep_it() -> None:
     assert kept is not None
     assert kept.replicates == [0.5, 0.7]
     assert floors_of([run], KNN) == {"majority": 0.42, "uniform": 0.5}
+
+
+def test_the_worst_is_whom_the_verdict_goes_by() -> None:
+    run, worst = attacked(0, 0.6), KNN._replace(attacker=WORST)
+    assert value_of(run, worst) == value_of(run, KNN)
+    gender = run.privacy["custom"]["attributes"]["gender"]
+    gender["attackers"].insert(0, {"name": "updates/svc", "scores": {"macro_f1": {"value": 0.9}}})
+    assert value_of(run, worst) == value_of(run, KNN)
+    gender["verdict"]["attacker"] = "updates/svc"
+    assert value_of(run, worst) == Value(0.9, 0.9, 0.9)
+    gender["verdict"] = None
+    assert value_of(run, worst) is None
 
 
 def test_a_guarantee_is_told_in_three_numbers() -> None:

@@ -19,13 +19,16 @@ from veilrec.result import Result
 
 __all__ = ["Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
 
+WORST = "worst"
+
 
 class Quantity(NamedTuple):
     """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
 
     Attributes:
         score: A metric of usefulness such as ``hr@20``, or a score of the attack such as ``macro_f1``.
-        attribute, audit, attacker, part: Of the attack; without an attribute it is usefulness.
+        attribute, audit, attacker, part: Of the attack; without an attribute it is usefulness. The attacker
+            `WORST` is the one that the audit's verdict goes by, in each run its own.
     """
 
     score: str
@@ -61,7 +64,8 @@ def value_of(result: Result, what: Quantity) -> Value | None:
     if what.part:
         found = next((one for one in entry.get("parts") or () if one.get("part") == what.part), None)
         return None if found is None else _told(found.get(what.score), found, what.score)
-    attacker = next((one for one in entry.get("attackers") or () if one.get("name") == what.attacker), None)
+    name = (entry.get("verdict") or {}).get("attacker") if what.attacker == WORST else what.attacker
+    attacker = next((one for one in entry.get("attackers") or () if one.get("name") == name), None)
     if attacker is None:
         return None
     return _told((attacker.get("scores") or {}).get(what.score), attacker, what.score)
