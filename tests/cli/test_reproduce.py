@@ -170,6 +170,20 @@ def test_one_that_fails_loses_no_other(
     assert "Broken" in answer.out
 
 
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_light_runs_are_their_results(
+    done: Path, tmp_path: Path, jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["table1", "--seeds", "1", "--only", "plain", "--jobs", jobs, "--out", tmp_path / "out"]
+    first = call(capsys, "reproduce", done / "tiny", *arguments, "--light")
+    assert first.code == 0, first.err
+    kept = sorted(path.name for path in (tmp_path / "out" / "synthetic" / "plain" / "seed=0").iterdir())
+    assert kept == ["metrics.jsonl", "recipe.toml", "result.json", "timing.jsonl"]
+    again = call(capsys, "reproduce", done / "tiny", *arguments)
+    assert "1 runs: 1 finished, 0 to run" in again.err
+    assert again.out == first.out
+
+
 @pytest.mark.slow
 def test_processes_give_the_same_bits(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["table1", "--seeds", "1", "--jobs", "2", "--out", tmp_path / "out"]

@@ -44,6 +44,9 @@ Only = Annotated[
 NoExtra = Annotated[bool, typer.Option("--no-extra", help="Without the rows that the paper does not have.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Say what would be run and what is there, and stop.")]
 NoRun = Annotated[bool, typer.Option("--no-run", help="Only show what the runs that are there give.")]
+Light = Annotated[
+    bool, typer.Option("--light", help="Keep of each run its result, not weights or transcript.")
+]
 Results = Annotated[
     Path | None, typer.Option("--results", metavar="FILE", help="Also write all of it as Markdown.")
 ]
@@ -60,6 +63,7 @@ def reproduce(
     jobs: Jobs = 1,
     plan: Plan = False,
     no_run: NoRun = False,
+    light: Light = False,
     results: Results = None,
     device: Device = "cpu",
     data_dir: DataDir = None,
@@ -85,7 +89,7 @@ def reproduce(
     failures: list[Failure] = []
     if not no_run:
         check_device(device)
-        failures = _run(cells, jobs, device, data_dir, plugin or [], quiet)
+        failures = _run(cells, jobs, device, data_dir, plugin or [], quiet, light)
     _keep_floors(loaded, cells)
     told = _told(loaded, chosen, names, Shelf(place, seeds), extra=not no_extra)
     stale, lacks = _aged(cells)
@@ -98,10 +102,16 @@ def reproduce(
 
 
 def _run(
-    cells: Sequence[Cell], jobs: int, device: str, data_dir: Path | None, plugins: list[Path], quiet: bool
+    cells: Sequence[Cell],
+    jobs: int,
+    device: str,
+    data_dir: Path | None,
+    plugins: list[Path],
+    quiet: bool,
+    light: bool,
 ) -> list[Failure]:
     from veilrec.datasets import places
-    from veilrec.reproduction.running import Failure, run_apart, run_here
+    from veilrec.reproduction.running import Failure, lighten, run_apart, run_here
 
     todo = [cell for cell in cells if not cell.finished]
     for dataset in dict.fromkeys(cell.dataset for cell in todo):
@@ -115,14 +125,14 @@ def _run(
             able.append(cell)
         except BadInput as error:
             failures.append(Failure(cell.name, error.code, str(error)))
+    after = lighten if light else None
     if jobs > 1:
 
         def command(cell: Cell) -> list[str]:
             return _command(cell, device, data_dir, plugins)
 
-        return failures + run_apart(able, jobs, command, lambda text: _say(text, quiet))
-    worker = _Worker(device, data_dir, quiet, len(able))
-    return failures + run_here(able, worker)
+        return failures + run_apart(able, jobs, command, lambda text: _say(text, quiet), after=after)
+    return failures + run_here(able, _Worker(device, data_dir, quiet, len(able)), after)
 
 
 class _Worker:

@@ -6,6 +6,7 @@ A cell that fails takes no other down: what it said is kept and told at the end.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from veilrec.errors import Interrupted, VeilrecError
 from veilrec.reproduction.cells import Cell
 from veilrec.runs.interrupt import stoppable
 
-__all__ = ["Failure", "run_apart", "run_here"]
+__all__ = ["Failure", "lighten", "run_apart", "run_here"]
 
 POLL = 0.2  # seconds between two looks at the processes
 SILENT = 30.0  # seconds after which it is told how far they are
@@ -29,7 +30,10 @@ LONGEST = 12 * 3600.0  # seconds that one cell may take
 GRACE = 60.0  # seconds that stopped processes have for a last checkpoint
 TAIL = 12  # lines that are told of a process that failed
 
+KEPT = {"result.json", "recipe.toml", "metrics.jsonl", "timing.jsonl"}  # of a run that is made light
+
 Tell = Callable[[str], None]
+After = Callable[[Cell], None]
 
 
 class Failure(NamedTuple):
@@ -40,8 +44,22 @@ class Failure(NamedTuple):
     said: str
 
 
-def run_here(cells: Sequence[Cell], run: Callable[[Cell], object]) -> list[Failure]:
-    """Run cells one after another; an interruption ends it.
+def lighten(cell: Cell) -> None:
+    """Leave of a finished run its result and how it came about: weights and transcripts may be gigabytes.
+
+    It counts as finished all the same, but nobody can attack it again.
+    """
+    if not cell.finished:
+        return
+    with writing(cell.folder):
+        for path in [path for path in cell.folder.iterdir() if path.name not in KEPT]:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def run_here(
+    cells: Sequence[Cell], run: Callable[[Cell], object], after: After | None = None
+) -> list[Failure]:
+    """Run cells one after another, and call `after` with each that has ended well; an interruption ends it.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM.
@@ -50,6 +68,8 @@ def run_here(cells: Sequence[Cell], run: Callable[[Cell], object]) -> list[Failu
     for cell in cells:
         try:
             run(cell)
+            if after is not None:
+                after(cell)
         except Interrupted:
             raise
         except VeilrecError as error:
@@ -76,8 +96,11 @@ def run_apart(
     command: Callable[[Cell], list[str]],
     tell: Tell,
     longest: float = LONGEST,
+    after: After | None = None,
 ) -> list[Failure]:
     """Run cells in processes, at most `jobs` at once; stopped, all get time for a last checkpoint.
+
+    `after` is called with each cell that has ended.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM.
@@ -95,6 +118,8 @@ def run_apart(
                 for one in [one for one in running if _over(one, longest)]:
                     running.remove(one)
                     failures += _finish(one)
+                    if after is not None:
+                        after(one.cell)
                     left = len(waiting) + len(running)
                     tell(f"{one.cell.name}: {_ended(one)}; {left} to go")
                 if time.monotonic() - heard > SILENT:
