@@ -165,7 +165,12 @@ class Reference:
         """What a device holds, made when it is first asked for."""
         if client not in self.devices:
             key = fold(self.key, "device", hash_of(self.names[client]))
-            own = {n: self.initial(n, key).requires_grad_() for n in self.shapes if self.shape.kept(n)}
+            alike = fold(self.key, "alike")  # perceptrons that are kept begin as everybody's do
+            own = {
+                n: self.initial(n, key if "user" in n else alike).requires_grad_()
+                for n in self.shapes
+                if self.shape.kept(n)
+            }
             self.devices[client] = own
             self.optimisers[client] = optimiser(self.plan.optimiser, own, self.plan.lr)
         return self.devices[client]

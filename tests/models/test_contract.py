@@ -208,7 +208,7 @@ def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Intera
         clients,
         case.build(24, clients.n_seats),
         evaluation=judge,
-        rounds=30,
+        rounds=30 if "user" in model.parts else 60,  # score functions that begin alike take longer to part
         optimiser="adam",
         lr=0.05,
         batch=16,

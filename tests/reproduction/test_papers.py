@@ -14,6 +14,7 @@ from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import cells_of
 from veilrec.reproduction.claims import sides
 from veilrec.reproduction.numbers import Quantity
+from veilrec.reproduction.numbers import WORST
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper, papers
 from veilrec.reproduction.tables import reported
 from veilrec.runs.lab import Audit
@@ -125,8 +126,8 @@ def test_a_recipe_stands_by_itself(file: Path) -> None:
 
 
 def attackers_of(audit: Audit) -> set[str]:
-    """What results call the attackers of an audit."""
-    return {name or entry for entry, attack in audit.attacks.items() for name in attack.unfold()}
+    """What results call the attackers of an audit, and the one that its verdict goes by."""
+    return {name or entry for entry, attack in audit.attacks.items() for name in attack.unfold()} | {WORST}
 
 
 def cells(paper: Paper, dataset: str) -> dict[str, dict[str, Any]]:
