@@ -13,8 +13,7 @@ from tests.datasets.test_movielens import REAL, needs_1m
 from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import cells_of
 from veilrec.reproduction.claims import sides
-from veilrec.reproduction.numbers import Quantity
-from veilrec.reproduction.numbers import WORST
+from veilrec.reproduction.numbers import WORST, Quantity
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper, papers
 from veilrec.reproduction.tables import reported
 from veilrec.runs.lab import Audit
