@@ -1,10 +1,11 @@
-"""Fixtures that every test may use: two small worlds with known answers; and plugins for the contract tests.
+"""Fixtures that every test may use: small worlds with known answers, processes; plugins for contract tests.
 
 ``pytest --veilrec-plugin mine.py tests/defences/test_contract.py`` holds your own entries to the contract.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from tests.forking import Pool
     from veilrec.interactions import Interactions
 
 settings.register_profile("veilrec", deadline=None, derandomize=True, max_examples=50)
@@ -48,3 +50,12 @@ def ragged() -> Interactions:
     from tests import worlds
 
     return worlds.ragged()
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Pool]:
+    """Processes that are ready to run an experiment, and to be killed."""
+    from tests.forking import pool
+
+    with pool() as ready:
+        yield ready

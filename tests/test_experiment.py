@@ -284,7 +284,8 @@ def test_somebody_must_share_what_a_defence_learns(defence: Defence, consent: An
 
 @pytest.mark.parametrize("defence", [PARD(attributes=["gender"]), UCFedRec(attributes=("gender",))])
 def test_what_a_defence_does_not_guard_nobody_need_share(defence: Defence) -> None:
-    replace(mf(two_labels()), defence=defence, consent={"gender": 0.4}).federation()
+    made = replace(mf(two_labels()), defence=defence, consent={"gender": 0.4}).federation()
+    assert tuple(made.defence.asks(made.model)) == ("gender",)
 
 
 def test_settings_of_a_chain_are_a_list() -> None:

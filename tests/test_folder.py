@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import tomllib
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.forking import Order, Pool, pool, small
+from tests.forking import Order, Pool, small
 from tests.worlds import checkerboard, digest
 from veilrec.disk import atomic, read_json, write_json
 from veilrec.errors import BadInput, Corrupted
@@ -32,12 +31,6 @@ from veilrec.runs.world import load_world, save_world
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SECRET = {"users.safetensors", "world.safetensors", "ids.json", "per_user.csv", "transcript.safetensors"}
 OPEN = {"recipe.toml", "result.json", "metrics.jsonl", "timing.jsonl", "model.safetensors"}
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Pool]:
-    with pool() as ready:
-        yield ready
 
 
 FEATURES = tuple(f"feature {k}" for k in range(24))

@@ -6,12 +6,11 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.forking import Order, Pool, pool, small
+from tests.forking import Order, Pool, small
 from tests.test_resume import hashes
 from veilrec.errors import Interrupted
 from veilrec.result import Result
@@ -20,12 +19,6 @@ from veilrec.runs.interrupt import stoppable
 CHUNKS = 4  # of a round of `small`: twelve clients, three at a time
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Pool]:
-    with pool() as ready:
-        yield ready
 
 
 @pytest.fixture(scope="module")

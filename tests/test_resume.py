@@ -8,14 +8,13 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.forking import Order, Pool, pool, small
+from tests.forking import Order, Pool, small
 from tests.worlds import checkerboard
 from veilrec.errors import BadInput, Corrupted
 from veilrec.keys import Keys
@@ -25,12 +24,6 @@ from veilrec.runs.checkpoint import Damaged
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SAME = ("model.safetensors", "users.safetensors", "metrics.jsonl", "per_user.csv", "transcript.safetensors")
 WORLD = ("recipe.toml", "world.safetensors", "ids.json")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Pool]:
-    with pool() as ready:
-        yield ready
 
 
 class Whole:

@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.forking import Order, Pool, pool, small
+from tests.forking import Order, Pool, small
 from tests.test_resume import SAME
 from tests.worlds import everyone
 from veilrec.disk import digest
@@ -23,12 +22,6 @@ from veilrec.runs.folder import load_run
 from veilrec.store import Keeps, Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Pool]:
-    with pool() as ready:
-        yield ready
 
 
 @pytest.fixture(scope="module")
