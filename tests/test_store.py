@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from veilrec import scratch
 from veilrec import store as stores
 from veilrec.disk import digest
 from veilrec.errors import BadInput, Corrupted
@@ -296,3 +298,22 @@ def test_nothing_stays_after_the_process(end: str, tmp_path: Path, monkeypatch: 
     assert not folder.exists()
     assert alive.shelf.folder.exists()
     assert (tmp_path / "veilrec-scratch-run").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nobody sweeps there")
+def test_a_folder_that_its_owner_removes_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    mine, removed, really = scratch.Scratch(), [], shutil.rmtree
+
+    def meanwhile(folder: Path) -> None:
+        removed.append(folder)
+        if len(removed) == 1:
+            scratch.Scratch().close()  # another process comes and goes
+        really(folder)
+
+    monkeypatch.setattr(scratch.shutil, "rmtree", meanwhile)
+    mine.close()
+    assert removed.count(mine.folder) == 1
+    assert not list(tmp_path.iterdir())

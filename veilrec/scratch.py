@@ -65,7 +65,11 @@ def _sweep(base: Path) -> None:
 
 
 def _remove(folder: Path, descriptor: int, owner: int) -> None:
-    if os.getpid() == owner:  # a fork has this object, too, but not the folder
+    if os.getpid() != owner:  # a fork has this object, too, but not the folder
+        return
+    if sys.platform == "win32":
         os.close(descriptor)
-        if folder.exists():
-            shutil.rmtree(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
+    if sys.platform != "win32":  # not before: who sweeps would remove the same files at the same time
+        os.close(descriptor)
