@@ -16,6 +16,8 @@ from veilrec.keys import Keys, hash_text
 
 __all__ = ["Batch", "Clients"]
 
+NONE = torch.zeros(0, 0)
+
 
 class Batch(NamedTuple):
     """What one device reads in one local step. (A NamedTuple so that `vmap` can look inside.)
@@ -35,6 +37,7 @@ class Batch(NamedTuple):
     features: Tensor  # [seats, f]
     attributes: dict[str, Tensor]  # name → [seats], -1 unknown
     consents: dict[str, Tensor]  # name → [seats]
+    rest: Tensor = NONE  # [seats, w] of private rows that are not in the local table: `Recommender.recall`
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,7 @@ class Clients:
                 name: torch.where(seats >= 0, a[seat], -1) for name, a in self.log.attributes.items()
             },
             consents={name: c[cohort] for name, c in self.consents.items()},
+            rest=seats.new_zeros(*seats.shape, 0, dtype=dtype),
         )
 
 

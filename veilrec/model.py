@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
@@ -85,6 +86,15 @@ class Recommender(nn.Module, ABC):
         """``[seats, dim]`` the user vector that is scored with; a defence may add to it."""
         return self.represent(batch)
 
+    def recall(self, row: Tensor, kept: Params) -> Tensor:
+        """``[seats, w]`` what `represent` must know of its private rows outside the local table.
+
+        In training a device holds the rows of its round. Where its vector is made of all that it keeps, it
+        finds the rest as `Batch.rest`: this, of the rows ``row [r]`` (-1 where there is none) and, by name,
+        their values ``[r, …]``. It reads no weight, and steps then read the whole local table.
+        """
+        return row.new_zeros(0, 0)
+
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         """``[clients]`` the losses of a cohort, every tensor with the client axis first.
 
@@ -104,13 +114,17 @@ class Recommender(nn.Module, ABC):
         """A fresh weight, with the leading axis of `keys` if it has one.
 
         A module inside that has an `initial` of its own decides for its weights, by their last name. Else
-        tables are N(0, `scale`²), matrices uniform after Glorot and Bengio, everything else zero.
+        tables are N(0, `scale`²), but devices' own item tables zero; matrices are uniform after Glorot and
+        Bengio, everything else is zero.
         """
         owner, _, last = name.rpartition(".")
         if owner and hasattr(self.get_submodule(owner), "initial"):
             return self.get_submodule(owner).initial(last, keys)  # type: ignore[no-any-return, operator]
         shape = self.get_parameter(name).shape
-        if self.parts[part_of(name)].rows is not None:
+        part = self.parts[part_of(name)]
+        if part.rows == "item" and part.scope is not Scope.SHARED:
+            return torch.zeros(*keys.value.shape, *shape, device=keys.value.device)
+        if part.rows is not None:
             return self.scale * keys.normal(*shape)
         if len(shape) < 2:
             return keys.uniform(*shape) * 0

@@ -9,7 +9,10 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Params", "Part", "Parts", "Rows", "Scope", "keep", "map_values", "part_of"]
+__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "keep", "map_values", "part_of"]
+
+KEPT = "kept/"  # before the name of what a device keeps of some rows of its own item tables
+ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
 
 
 class Rows(NamedTuple):
@@ -45,7 +48,9 @@ class Part:
     Attributes:
         scope: Who holds it and who sees it.
         rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
-            are not copied or uploaded: on a device such a part is a local table.
+            are not copied or uploaded: on a device such a part is a local table. An item table that is not
+            SHARED begins with zeros, whatever `Recommender.initial` says, and a device keeps of it the rows
+            that it ever touched: all others are still zero.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
         alike: True where every device begins with the same weights: private score functions that begin apart
             would each read the items in their own way, and little could be learned in common.

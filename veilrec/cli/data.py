@@ -33,6 +33,9 @@ File = Annotated[
     ),
 ]
 Name = Annotated[str | None, typer.Option(help="What to call it; by default as the file.")]
+Balance = Annotated[
+    str, typer.Option(metavar="ATTRIBUTE", help="Leave users out until its classes are equally large.")
+]
 User = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of users: its name or number.")]
 Item = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of items.")]
 Rating = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of ratings; - for none.")]
@@ -72,13 +75,13 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
+def show(name: Dataset, balance: Balance = "", data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show a dataset: counts, long tail, attributes, first rows, and what was dropped on loading."""
     from veilrec.cli.data_views import print_log
     from veilrec.datasets.describe import describe
     from veilrec.recipe.assembly import load
 
-    about = describe(load({"name": name, "split_seed": 0}, data_dir))
+    about = describe(load({"name": name, "split_seed": 0, "balance": balance}, data_dir))
     _print_json(about) if as_json else print_log(about)
 
 
@@ -239,6 +242,19 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
         path = places.located(name, data_dir)
         where = str(path) if path else f"not here: veilrec data get {name}"
         sizes = {"users": known.users, "items": known.items, "events": known.events}
+        rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
+    return [*rows, *_by_hand(data_dir)]
+
+
+def _by_hand(data_dir: Path | None) -> list[dict[str, Any]]:
+    """What has a loader of ours and must be got by hand."""
+    from veilrec.datasets import places
+
+    rows = []
+    for name, known in places.BY_HAND.items():
+        path = places.located(name, data_dir)
+        sizes = dict(zip(("users", "items", "events"), known.sizes or (None,) * 3, strict=True))
+        where = str(path) if path else f"not here: {known.address}"
         rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
     return rows
 

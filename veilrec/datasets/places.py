@@ -51,6 +51,41 @@ PUBLISHED = {
 }
 
 
+@dataclass(frozen=True)
+class ByHand:
+    """A dataset that we read and do not fetch: where it is, under what terms, how much of it is loaded.
+
+    Attributes:
+        address: Where it can be had.
+        terms: What may be done with it.
+        sizes: Users, items and events with the default options, where somebody has counted.
+        called: The name of its folder and its ``.tar.gz``, where that is not the name of the dataset.
+    """
+
+    address: str
+    terms: str
+    sizes: tuple[int, int, int] | None = None
+    called: str = ""
+
+
+BY_HAND = {
+    "lastfm-1k": ByHand(
+        "https://github.com/amirreza-m95/robustCErec, as two tables",
+        "Last.fm: no commercial use; a small stand-in for LastFM-360K",
+        (268, 3_972, 109_302),
+    ),
+    "lastfm-360k": ByHand(
+        "https://zenodo.org/records/6090214", "Last.fm: no commercial use", called="lastfm-dataset-360K"
+    ),
+    "renttherunway": ByHand(
+        "https://cseweb.ucsd.edu/~jmcauley/datasets.html, as one table",
+        "McAuley lab: research, with citation",
+        (4_552, 3_001, 39_373),
+    ),
+    "taobao": ByHand("https://tianchi.aliyun.com/dataset/56", "Alibaba: research only"),
+}
+
+
 def places(data_dir: Path | None = None) -> list[Path]:
     """The folders that are searched, in order: `data_dir`, VEILREC_DATA_DIR, the user's cache."""
     told = [data_dir, os.environ.get("VEILREC_DATA_DIR"), _cache()]
@@ -70,6 +105,8 @@ def find(name: str, data_dir: Path | None = None) -> Path:
     fix = "see `veilrec data list`"
     if published(name) is not None:
         fix = f"veilrec data get {name}, or name the folder that holds it with --data-dir"
+    elif (known := by_hand(name)) is not None:
+        fix = f"get it from {known.address}; put its folder there, or set data.path to it"
     raise BadInput(name, f"not found in {looked}", fix)
 
 
@@ -82,6 +119,11 @@ def located(name: str, data_dir: Path | None = None) -> Path | None:
 def published(name: str) -> Published | None:
     """What is known about a published dataset, by its name without case and punctuation."""
     return next((known for key, known in PUBLISHED.items() if plain(key) == plain(name)), None)
+
+
+def by_hand(name: str) -> ByHand | None:
+    """What is known about a dataset that is not fetched, by its name without case and punctuation."""
+    return next((known for key, known in BY_HAND.items() if plain(key) == plain(name)), None)
 
 
 def stored(data_dir: Path | None = None) -> dict[str, Path]:
@@ -101,6 +143,9 @@ def get(name: str, data_dir: Path | None = None) -> Path:
         BadInput: Where it is not published, cannot be reached, or is not what was published.
     """
     if (known := published(name)) is None:
+        if (other := by_hand(name)) is not None:
+            fix = f"get it from {other.address} by hand and put it into {places(data_dir)[0]}"
+            raise BadInput(name, "is not fetched by veilrec", fix)
         fix = f"choose one of: {', '.join(PUBLISHED)}; or `veilrec data import` a file"
         raise BadInput(name, "is not published for download", fix)
     folder, file = places(data_dir)[0], known.address.rsplit("/", 1)[-1]
@@ -150,6 +195,9 @@ def _in(place: Path, name: str) -> Path | None:
         stem = entry.name.removesuffix(".zip")
         if plain(stem) == plain(name) and (entry.is_dir() or entry.suffix == ".zip"):
             return entry
+    if (other := by_hand(name)) is not None and other.called:
+        found = (place / f"{other.called}{end}" for end in ("", ".tar.gz"))
+        return next((path for path in found if path.exists()), None)
     known = published(name)
     return place if known and (place / known.marker).is_file() else None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from veilrec import catalogue
 from veilrec.datasets import places
+from veilrec.datasets.balance import balanced
 from veilrec.defence import Defence, chain
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
@@ -48,11 +49,16 @@ def build(values: Mapping[str, Any]) -> Values:
 
 
 def load(data: Mapping[str, Any], data_dir: Path | None = None) -> Interactions:
-    """The dataset that the section ``[data]`` of a resolved recipe names.
+    """The dataset that the section ``[data]`` of a resolved recipe names, balanced if it says so.
 
     Raises:
         BadInput: Where it is not found, or is not what it should be.
     """
+    return balanced(_loaded(data, data_dir), data.get("balance", ""), data["split_seed"])
+
+
+def _loaded(data: Mapping[str, Any], data_dir: Path | None) -> Interactions:
+    """The dataset as its own loader gives it."""
     entry, found = dataset(data["name"], data_dir)
     options = {name: value for name, value in data.items() if name not in DATA}
     arguments = fit("data", options, catalogue.options(entry), data["name"])
@@ -69,7 +75,7 @@ def _looked_for(name: str, data_dir: Path | None) -> Path:
     try:
         return places.find(name, data_dir)
     except BadInput as error:
-        if name in places.PUBLISHED:
+        if name in places.PUBLISHED or places.by_hand(name) is not None:
             raise
         raise BadInput("data.path", f"{name} needs a file or folder", "set data.path to it") from error
 

@@ -30,6 +30,7 @@ DATA = {
     "consent": Option(float | Mapping[str, float], 0.0),
     "silos": Option(int, 0),
     "split_seed": Option(int, 0),
+    "balance": Option(str, ""),  # an attribute: as many users of each of its classes
     "include_private_features": Option(bool, False),
 }
 SCOPES = {"scopes": Option(Mapping[str, Literal["shared", "exposed", "private"]], {})}

@@ -1,0 +1,38 @@
+"""What the datasets from Last.fm have in common: no times, so that the order of rows stands for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from veilrec.datasets.reading.assemble import Log, Titles, assemble
+from veilrec.datasets.reading.cores import among, cut, enough
+from veilrec.datasets.reading.people import People
+from veilrec.interactions import Interactions
+
+__all__: list[str] = []
+
+GONE = "rows of users or items with too few others: left out"
+ORDER = "no times: a user's events are in the order of their rows, and the last one is held out"
+
+
+def listened(
+    name: str,
+    log: Log,
+    people: People,
+    titles: Titles | None,
+    least: tuple[int, int],
+    notes: Sequence[str],
+) -> Interactions:
+    """A log in the order of its rows, of users and artists that have enough of each other.
+
+    `least` has the fewest artists of a user and the fewest users of an artist.
+    """
+    stay = enough(replace(log, time=None), *least, "played")
+    rows = np.arange(log.table.length, dtype=np.int64)
+    left = cut(replace(log, time=rows), stay)
+    gone = [f"{int((~stay).sum()):,} {GONE}"] if not stay.all() else []
+    built = assemble(name, left, among(people, left), titles, absent=[*notes, *gone, ORDER])
+    return replace(built, time=None)  # places in a file are no times: they have done their work
