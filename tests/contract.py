@@ -21,7 +21,12 @@ from veilrec.portion import Portion
 # Given to whatever takes an option of that name.
 SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4), "part": "adversary"}
 # A user of FedGCN is a product of weights that all share: it takes some width to tell two kinds apart.
-SIZES = {"FedGCN": {"dim": 16, "head": (32,)}, "one_hot": {"columns": 0}}
+SIZES = {
+    "FedGCN": {"dim": 16, "head": (32,)},
+    "FedVAE": {"hidden": 16},
+    "FedAU2": {"head": "dsvae", "hidden": 5},
+    "one_hot": {"columns": 0},
+}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedGCN": [{"objective": "bpr", "head": (32, 16)}],
     "FedLightGCN": [
@@ -37,12 +42,20 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"head": (8,)},
         {"kind": "neumf", "personal": True},
     ],
+    "FedRAP": [{"variant": "original"}, {"project": 5, "sparsity": 0.0}],
     "PFedRec": [{"personal": False}],
     "APM": [
         {"order": "equation-11", "rows": "touched", "low": 10.0},
         {"order": ("user", "mlp2", "mlp1", "item"), "every": "epoch"},
         {"every": "epoch", "rows": "touched", "what": "change"},
     ],
+    "FedVAE": [{"hidden": 9, "dropout": 0.0, "beta": 0.0}, {"hidden": 5, "anneal": 4}],
+    "FedAU2": [
+        {"trigger": "continuous", "head": "vae", "attributes": ("gender",), "hidden": 5, "each": "step"},
+        {"trigger": "pretrain", "head": "plain", "strength": 3.0},
+        {"trigger": "global", "weight": 0.5, "variance": 0.5},
+    ],
+    "GaussianPosthoc": [{"parts": {"user": 0.5, "mlp1": 0.1}}],
     "UCFedRec": [{"strength": 0.5, "hidden": (5,), "attributes": ("gender",)}],
     "FedNews": [{"rows": "touched", "scale": 0.033}],
     "FDPMF": [{"epsilon": 0.4, "sensitivity": 2.0}],

@@ -76,7 +76,7 @@ def planted(strength: Mapping[str, float], seed: int = 0) -> tuple[Seen, People]
         width = sent[0].numel() ** 0.5  # so that parts of any size tell the same
         return (noise + (strength[part_of(name)] / width * label[user]).reshape(shape)).float()
 
-    def probe() -> Iterator[Exchange]:
+    def probe(*parts: object) -> Iterator[Exchange]:
         for exchange in true.probe():
             user = exchange.received.cohort
             names = {n: v for n, v in exchange.received.values.items() if n != "examples"}

@@ -28,10 +28,10 @@ from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, ClientFailed, VeilrecError
 from veilrec.interactions import Interactions
-from veilrec.model import Device, with_scope
+from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Params, Scope, map_values
+from veilrec.params import Message, Params, Part, Scope, map_values
 from veilrec.portion import Portion
 
 WORLD = ragged(SHORT, 120)
@@ -134,10 +134,16 @@ def nothing_left() -> Clients:
     return phones(log.take(torch.zeros(1, dtype=torch.bool)))
 
 
+def exposed() -> FedMF:
+    model = FedMF(120)
+    model.parts = {**model.parts, "item": Part(Scope.EXPOSED, rows="item")}
+    return model
+
+
 @pytest.mark.parametrize(
     ("clients", "model", "what"),
     [
-        (lambda: phones(WORLD), with_scope(FedMF(120), "item", Scope.PRIVATE), "item tables must be shared"),
+        (lambda: phones(WORLD), exposed(), "item table 'item' is exposed; item tables are shared or private"),
         (everything_touched, FedMF(3), "user u0 has touched every item"),
         (nothing_left, FedMF(3), "no user has an event"),
     ],

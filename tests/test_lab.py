@@ -70,6 +70,7 @@ def test_a_planted_leak_is_found_and_told_in_plain_words() -> None:
     kept = told["attackers"][0]["replicates"]
     assert {score: len(some) for score, some in kept.items()} == {
         "auc": 200,
+        "balanced_accuracy": 200,
         "macro_f1": 200,
         "micro_f1": 200,
     }

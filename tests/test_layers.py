@@ -17,15 +17,16 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [  # each may import only from the rows above it
     {"errors"},
     {"disk", "keys", "params", "tables", "toml"},
-    {"interactions", "mechanism", "metrics", "scratch", "steps", "tensors"},
+    {"heap", "interactions", "mechanism", "metrics", "scratch", "steps", "tensors"},
     {"clients", "shelf"},
     {"features", "model", "plan", "portion", "store"},
-    {"uploads", "wire", "workers"},
+    {"keepsakes", "uploads", "wire", "workers"},
     {"protocol", "traffic", "transcript"},
     {"attack", "defence"},
     {"disclosure", "threat"},
     {"attacks", "datasets", "defences", "models", "protocols"},
-    {"evaluation", "local"},
+    {"evaluation", "helping"},
+    {"local", "refusals", "together"},
     {"serving"},
     {"rounds"},
     {"plugins", "probe", "result", "settings"},
@@ -41,7 +42,9 @@ LAYERS = [  # each may import only from the rows above it
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CATALOGUES = {"attacks", "datasets", "defences", "models", "protocols"}
-PEOPLE = {"clients", "interactions", "portion", "protocol", "shelf", "store"}  # what the devices hold
+PEOPLE = {  # what the devices hold
+    *("clients", "heap", "interactions", "keepsakes", "portion", "protocol", "shelf", "store")
+}
 
 BLIND = {  # beyond the order of the rows: what a module must not know, although it lies below
     "attack": PEOPLE,
@@ -49,11 +52,13 @@ BLIND = {  # beyond the order of the rows: what a module must not know, although
     "threat": PEOPLE,
     "deploy": CATALOGUES,
     "evaluation": CATALOGUES,
+    "helping": CATALOGUES,
     "local": CATALOGUES,
     "node": CATALOGUES,
     "report": set(LEVEL) - {"comparison", "errors", "result"},
     "rounds": CATALOGUES,
     "serving": CATALOGUES,
+    "together": CATALOGUES,
 }
 
 LINE = {name for level in LAYERS[: LEVEL["rounds"] + 1] for name in level} - {"datasets", "errors"}

@@ -34,6 +34,7 @@ from veilrec.wire import encode, one
 USERS, ITEMS = 9, 16
 READS_LABELS: dict[str, set[str]] = {  # defences that use a label by design, and the parts that it may change
     "PARD": {"user", "item"},
+    "FedAU2": {"user", "item", "adversary_gender"},  # which is trained on the own label
 }
 MODELS: dict[str, Callable[[], Recommender]] = {
     "FedMF": lambda: FedMF(ITEMS, dim=3),

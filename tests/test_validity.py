@@ -75,7 +75,7 @@ class World(NamedTuple):
         model = FedNCF(ITEMS, 1, dim=DIM, head=(8,), user="exposed")
         public = Public(model, SCHEMA, gradients, None if gradients else RATE, seats[:, None], users)
 
-        def probe() -> Iterator[Exchange]:
+        def probe(*parts: object) -> Iterator[Exchange]:
             for user in order.split(chunk):
                 yield self._exchange(user, users - 1 - user, gradients)
 

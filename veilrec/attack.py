@@ -89,7 +89,7 @@ class Seen:
     def __init__(
         self,
         public: Public | None,
-        probe: Callable[[], Iterator[Exchange]],
+        probe: Callable[..., Iterator[Exchange]],
         granted: Granted | None = None,
         kept: Transcript | None = None,
     ) -> None:
@@ -100,11 +100,15 @@ class Seen:
     @classmethod
     def of_vectors(cls, vectors: Tensor) -> Seen:
         """What an outsider has who holds a vector of every user, ``[users, dim]``, and nothing else."""
-        return cls(None, lambda: iter(()), Granted(user_vectors=vectors))
+        return cls(None, lambda *parts: iter(()), Granted(user_vectors=vectors))
 
-    def probe(self) -> Iterator[Exchange]:
-        """The probe round, chunk by chunk: every client once, on the selected state, after every defence."""
-        return self._probe()
+    def probe(self, parts: Collection[str] | None = None) -> Iterator[Exchange]:
+        """The probe round, chunk by chunk: every client once, on the selected state, after every defence.
+
+        Whoever names the parts that it will look at, even none, may be shown no others: a large model's
+        uploads are long to make one by one.
+        """
+        return self._probe() if parts is None else self._probe(parts)
 
     def once(self, key: Any, read: Callable[[], Any]) -> Any:
         """What `read` finds, kept for whoever asks for the same again."""
@@ -179,6 +183,10 @@ class Attack(ABC):
     def answers(self, seen: Seen, task: Task) -> bool:
         """Whether the attack can say anything about such a task at all."""
         return task.classes > 0
+
+    def components(self, seen: Seen, task: Task) -> Mapping[str, Tensor]:
+        """What the answer is made of, by name, ``[users, classes]``; the judge keeps the true class's."""
+        return {}
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         """What must be said beside its scores: width of what it read, what was lost on the way, …"""

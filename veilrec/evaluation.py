@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from veilrec import keepsakes
 from veilrec.clients import Batch, Clients
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import id_hashes
@@ -149,7 +150,7 @@ def scorer(
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
         keys = Keys.seed(0, cohort.device).fold("score").fold(clients.tags[cohort])  # the same at every look
         sent = protocol.send(state, cohort, keys)
-        own = view(cohort) if view else state.devices.get(cohort, needed)
+        own = view(cohort) if view else keepsakes.whole(model, state.devices, cohort, needed)
         rows = torch.arange(clients.log.n_items, device=cohort.device)
         batch = clients.batch(cohort, history=model.history, rows=rows, dtype=dtype)
         params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}

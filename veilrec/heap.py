@@ -47,19 +47,19 @@ class Heap:
             return
         there = values[ROW] >= 0
         self._make_room(slot, there.sum(1), values)
-        place = torch.arange(there.shape[1], device=slot.device)
-        index = (self.start[slot][:, None] + place)[there]
+        client, place = there.nonzero(as_tuple=True)
+        index, source = self.start[slot][client] + place, client * there.shape[1] + place
         for name, value in values.items():
-            self.values[name][index] = value[there]
+            self.values[name].index_copy_(0, index, value.flatten(0, 1).index_select(0, source))
 
     def packed(self, slots: int) -> Params:
-        """Name → ``[rows, …]`` of the first slots without gaps, in their order, and `COUNT`; all of it views."""
+        """Name → ``[rows, …]`` of the first slots, in their order and without gaps, and `COUNT`: views."""
         if not self.values:
             return {}
         total = int(self.count.sum())
         if self.end != total or not torch.equal(self.start, _starts(self.count)):
             self._move(total)
-        return {COUNT: self.count[:slots], **{name: value[:total] for name, value in self.values.items()}}
+        return {name: value[:total] for name, value in self.values.items()} | {COUNT: self.count[:slots]}
 
     def restore(self, packed: Params) -> None:
         """The reverse of `packed`; without anything, an empty heap."""
@@ -77,11 +77,12 @@ class Heap:
             self.start, self.count, self.room = (
                 torch.cat([known, more]) for known in (self.start, self.count, self.room)
             )
-        for name in like.keys() - self.values.keys():
-            self.values[name] = like[name].new_zeros(0, *like[name].shape[2:])
+        for name, value in like.items():
+            self.values.setdefault(name, value.new_zeros(0, *value.shape[2:]))
         few = count > self.room[slot]
         moving, needed = slot[few], count[few]
-        self.count[moving] = self.room[moving] = 0
+        self.count[slot] = torch.where(few, 0, count)  # before anything moves: what fits needs its room
+        self.room[moving] = 0
         total = int(needed.sum())
         if self.end + total > len(self.values[ROW]):
             live = int(self.count.sum()) + total

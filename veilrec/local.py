@@ -6,7 +6,7 @@ is shared inside the stack, so one ordinary backward pass gives each device its 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.defence import Defence
+from veilrec.helping import help_along, helper_stepper
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, bind, mapped, overrides
 from veilrec.params import Message, Params, Part, Scope, part_of
@@ -38,6 +39,7 @@ class Task:
     epochs: int
     batch: int
     trains: Container[str] | None = None  # parts that may move; None for all
+    together: Collection[str] = ()  # weights whose gradients are summed over devices: see `together`
 
     @cached_property
     def names(self) -> dict[str, Part]:
@@ -63,8 +65,9 @@ class Task:
         return self.trains is None or part_of(name) in self.trains
 
     def narrow(self) -> bool:
-        """Whether a step may read just the rows it names: the others stay, and no history is read."""
-        return self.stepper.plain and not self.model.history
+        """Whether a step may read just the rows it names: the others stay, and nobody reads them."""
+        recalls = overrides(self.model, Recommender, "recall")
+        return self.stepper.plain and not self.model.history and not recalls
 
     def held_still(self, name: str) -> bool:
         """Whether a device only measures the gradient of this weight."""
@@ -107,7 +110,7 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
     params, moving = _weights(task, portion, situation.sent, own), task.moving
     alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
-    state = {**task.stepper.fresh({n: params[n] for n in moving})}
+    state = {**task.stepper.fresh({n: params[n] for n in moving if not task.held_still(n)})}
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
     state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
     gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
@@ -123,14 +126,14 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
             device = situation.device(portion, batch, keys, step)
             share = batch.weight.sum(1) / (examples[:active] * task.epochs)
             places = {} if place is None else dict.fromkeys(task.tables, place)
-            read = _read(params, places, active)
-            _help(task, read, params, state, device, situation)
+            read = _read(params, places, active, task.together)
+            help_along(task, read, params, state, device, situation)
             losses, slopes = _slopes(task, read, device, situation)
             loss[:active] += losses * share
             measured = {name: slopes.pop(name) for name in gradient if name in slopes}
             if step == 0:  # from here on devices differ in what they were sent alike
                 params = {n: w.clone() if n in alike else w for n, w in params.items()}
-            _measure(gradient, measured, share, places)
+            _measure(gradient, measured, share, places, task.together)
             task.stepper.step(params, slopes, state, places)
             step += 1
         if task.defence.acts("after_epoch"):
@@ -154,11 +157,12 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
     values = packs(device, trained.params, trained.gradient)
     if task.defence.acts("on_upload"):
         values = task.defence.on_uploads(values, device, axes)
+    sums: Params = {name: values.pop(name) for name in task.together}  # type: ignore[misc]
     examples = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
     posts = Posts.none(trained.loss.device)
     if task.defence.acts("publish"):
         posts = _posts(task, portion, situation, trained)
-    return Uploads(portion.cohort, values, examples, posts, trained.loss)
+    return Uploads(portion.cohort, values, examples, posts, trained.loss, sums)
 
 
 def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]) -> Tensor:
@@ -203,17 +207,19 @@ def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
             params[name] = own[name]
         elif part.rows == "item":
             params[name] = sent.all[name].index_select(0, row.reshape(-1)).unflatten(0, row.shape)
+        elif name in task.together:
+            params[name] = sent.all[name]
         else:
             wide = sent.all[name].expand(clients, *sent.all[name].shape)
             params[name] = wide.clone() if part.helper else wide
     return params
 
 
-def _read(params: Params, places: Params, active: int) -> Params:
+def _read(params: Params, places: Params, active: int, together: Collection[str]) -> Params:
     """The weights that a step reads: those of the first clients, of some tables only the rows in `places`."""
     read = {}
     for name, weight in params.items():
-        some = weight[:active].detach()
+        some = (weight if name in together else weight[:active]).detach()
         if name in places:
             index = places[name].reshape(*places[name].shape, *(1 for _ in weight.shape[2:]))
             some = some.gather(1, index.expand(*places[name].shape, *weight.shape[2:]))
@@ -221,9 +227,14 @@ def _read(params: Params, places: Params, active: int) -> Params:
     return read
 
 
-def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params) -> None:
-    """Add a step's share to the gradients of what is held still."""
+def _measure(
+    gradient: Params, slopes: Params, share: Tensor, places: Params, together: Collection[str]
+) -> None:
+    """Add a step's share to the gradients of what is held still; of a sum, this is the only step."""
     for name, slope in slopes.items():
+        if name in together:
+            gradient[name] += slope
+            continue
         part = slope * share.reshape(-1, *(1 for _ in slope.shape[1:]))
         if name in places:
             index = places[name].reshape(*places[name].shape, *(1 for _ in slope.shape[2:]))
@@ -255,36 +266,3 @@ def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
     if task.defence.acts("penalty"):
         losses = losses + task.defence.cohort_penalty(model, params, device, axes)
     return losses
-
-
-def helper_stepper(defence: Defence) -> Stepper:
-    """How a defence's helper parts are stepped."""
-    return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
-
-
-def _help(
-    task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
-) -> None:
-    """One step of the helper parts, in the rounds in which they are trained."""
-    names, helpers = task.helpers, task.defence.helpers
-    if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
-        return
-    leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still in `_slopes`
-    rest = {n: w for n, w in read.items() if n not in leaves}
-    with torch.enable_grad():
-        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, situation.axes())
-        slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
-    named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
-    helper_stepper(task.defence).step(params, _clipped(named, helpers.clip), state)
-
-
-def _clipped(slopes: Params, bound: float) -> Params:
-    """Gradients whose joint norm, for each client, is at most `bound` (0: as they are)."""
-    if not bound or not slopes:
-        return slopes
-    norms = torch.stack([torch.linalg.vector_norm(s.flatten(1), dim=1) for s in slopes.values()])
-    norm = torch.linalg.vector_norm(norms, dim=0)
-    if not bool((norm > bound).any()):
-        return slopes
-    factor = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
-    return {n: s * factor.reshape(-1, *(1 for _ in s.shape[1:])) for n, s in slopes.items()}

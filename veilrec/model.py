@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from veilrec.clients import Batch, Clients
+from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.params import Params, Part, Parts, Scope, part_of
 
@@ -61,6 +62,7 @@ class Recommender(nn.Module, ABC):
     personal: bool = False  # whether a device trains once more before it scores
     classes: Mapping[str, int] | None = None  # of each attribute of the data; None where no data is known
     scale: float = 0.01  # standard deviation of fresh user and item tables
+    dense: bool = False  # whether each device moves all shared weights, its loss taking weights for all alike
 
     def __init_subclass__(cls, **rest: Any) -> None:
         """A subclass that changes what is computed for one device loses the batched form that it inherits."""
@@ -114,7 +116,7 @@ class Recommender(nn.Module, ABC):
         """A fresh weight, with the leading axis of `keys` if it has one.
 
         A module inside that has an `initial` of its own decides for its weights, by their last name. Else
-        tables are N(0, `scale`²), but devices' own item tables zero; matrices are uniform after Glorot and
+        tables are N(0, `scale`²), but PRIVATE item tables zero; matrices are uniform after Glorot and
         Bengio, everything else is zero.
         """
         owner, _, last = name.rpartition(".")
@@ -122,7 +124,7 @@ class Recommender(nn.Module, ABC):
             return self.get_submodule(owner).initial(last, keys)  # type: ignore[no-any-return, operator]
         shape = self.get_parameter(name).shape
         part = self.parts[part_of(name)]
-        if part.rows == "item" and part.scope is not Scope.SHARED:
+        if part.rows == "item" and part.scope is Scope.PRIVATE:
             return torch.zeros(*keys.value.shape, *shape, device=keys.value.device)
         if part.rows is not None:
             return self.scale * keys.normal(*shape)
@@ -158,12 +160,19 @@ def bind(model: Recommender, params: Params, function: Callable[..., Any], *argu
 
 
 def mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) -> Callable[..., Tensor]:
-    """``function(model, device)`` of one device for a cohort, given its weights and devices."""
+    """``function(model, device)`` of one device for a cohort, given its weights and devices.
+
+    A weight without the client axis is the same for all, and is computed with once.
+    """
 
     def alone(params: Params, device: Device) -> Tensor:
         return bind(model, params, function, device)  # type: ignore[no-any-return]
 
-    return vmap(alone, in_dims=(0, axes))
+    def every(params: Params, devices: Device) -> Tensor:
+        where = {n: 0 if w.dim() > model.get_parameter(n).dim() else None for n, w in params.items()}
+        return vmap(alone, in_dims=(where, axes))(params, devices)
+
+    return every
 
 
 def told(model: Recommender, clients: Clients) -> Recommender:
@@ -201,9 +210,14 @@ def with_part(model: Recommender, name: str, what: nn.Module | nn.Parameter, par
 
 
 def begun(model: Recommender, names: Iterable[str], own: Keys, common: Keys) -> Params:
-    """Fresh weights of devices with keys of their ``own [c]``; of parts that begin alike from `common`."""
+    """Fresh weights of devices with keys of their ``own [c]``; of parts that begin alike from `common`.
+
+    Item tables are left out: of those a device holds no row before it has touched one (`keepsakes`).
+    """
     found = {}
     for name in names:
+        if model.parts[part_of(name)].rows == "item":
+            continue
         if model.parts[part_of(name)].alike:
             value = model.initial(name, common.fold(name))
             found[name] = value.expand(*own.value.shape, *value.shape).contiguous()
@@ -213,8 +227,14 @@ def begun(model: Recommender, names: Iterable[str], own: Keys, common: Keys) -> 
 
 
 def with_scope(model: Recommender, name: str, scope: Scope) -> Recommender:
-    """A copy of `model` with one part moved, e.g. a head from SHARED to PRIVATE."""
+    """A copy of `model` with one part moved, e.g. a head from SHARED to PRIVATE.
+
+    Raises:
+        BadInput: For an item table: what a model reads of it depends on whose it is.
+    """
     moved = copy.deepcopy(model)
     part = model.parts[name]
+    if part.rows == "item" and scope is not part.scope:
+        raise BadInput(f"model.scopes.{name}", "an item table", f"leave it {part.scope.value}")
     moved.parts = {**model.parts, name: replace(part, scope=scope)}
     return moved

@@ -48,8 +48,8 @@ class Part:
     Attributes:
         scope: Who holds it and who sees it.
         rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
-            are not copied or uploaded: on a device such a part is a local table. An item table that is not
-            SHARED begins with zeros, whatever `Recommender.initial` says, and a device keeps of it the rows
+            are not copied or uploaded: on a device such a part is a local table. An item table that is
+            PRIVATE begins with zeros, whatever `Recommender.initial` says, and a device keeps of it the rows
             that it ever touched: all others are still zero.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
         alike: True where every device begins with the same weights: private score functions that begin apart

@@ -7,31 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
+from veilrec import keepsakes, serving
 from veilrec.attack import Granted, Public, Seen
 from veilrec.clients import Batch
 from veilrec.model import Recommender, bind
-from veilrec.params import Scope, part_of
+from veilrec.params import Params, Scope, part_of
 from veilrec.protocol import State
 from veilrec.rounds import Federation
+from veilrec.together import summed, weights_of
 from veilrec.transcript import Transcript
 from veilrec.uploads import Exchange
 from veilrec.workers import workers
 
-__all__ = ["probe", "public", "see", "user_vectors", "withheld"]
+__all__ = ["probe", "public", "see", "tables", "user_vectors", "withheld"]
 
 BLOCK = 256  # clients whose vectors are computed at once
 
 
-def probe(federation: Federation, state: State) -> Iterator[Exchange]:
-    """One upload of every client that has events, chunk by chunk; draws come from keys of their own."""
+def probe(federation: Federation, state: State, parts: Collection[str] | None = None) -> Iterator[Exchange]:
+    """One upload of every client that has events, chunk by chunk; draws come from keys of their own.
+
+    With `parts`, only these need be in it.
+    """
     apart = replace(federation, keys=federation.keys.fold("probe"))
+    together = summed(apart, weights_of(federation.model, parts))
     with workers(federation.plan.workers) as pool:
-        for sent, uploads, _ in apart.work(pool, state, apart.able, None):
+        for sent, uploads, _ in apart.work(pool, state, apart.able, None, together):
             yield Exchange(state.round + 1, sent, uploads)
 
 
@@ -61,7 +68,7 @@ def see(
         user_vectors=user_vectors(federation, state) if "user_vectors" in grants else None,
         withheld=withheld(federation, state) if "withheld" in grants else None,
     )
-    return Seen(public(federation), lambda: probe(federation, state), granted, kept)
+    return Seen(public(federation), partial(probe, federation, state), granted, kept)
 
 
 def user_vectors(federation: Federation, state: State) -> Tensor:
@@ -75,21 +82,36 @@ def user_vectors(federation: Federation, state: State) -> Tensor:
 
 
 def withheld(federation: Federation, state: State) -> Tensor:
-    """``[users, d]`` what devices keep of each user, side by side, as the state has it; else no columns."""
+    """``[users, d]`` what devices keep of each user, side by side, as the state has it; else no columns.
+
+    Item tables of a device's own are not among it: what stands for a user is made of them, see `tables`.
+    """
     names, clients = public(federation).withheld, federation.clients
     users, rows = [], []
     for cohort in _cohorts(federation) if names else ():
         own, seats = state.devices.get(cohort, names), clients.seats[cohort].cpu()
         users.append(seats[seats >= 0])
-        rows.append(torch.cat([own[name].flatten(2).cpu() for name in names], 2)[seats >= 0])
+        rows.append(torch.cat([own[name].reshape(*seats.shape, -1).cpu() for name in names], 2)[seats >= 0])
     found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
     return found.index_copy(0, torch.cat(users), torch.cat(rows)) if rows else found
+
+
+def tables(federation: Federation, state: State) -> Iterator[tuple[Tensor, Params]]:
+    """Item tables that devices keep to themselves, whole, of some clients ``[c]`` at a time, by name.
+
+    ``[c, items, …]``, zero where a row was never touched: all clients' together would be too much to hold.
+    """
+    model = federation.model
+    names = [n for n in keepsakes.names_of(model) if not model.parts[part_of(n)].helper]
+    for cohort in _cohorts(federation) if names else ():
+        yield cohort, keepsakes.whole(model, state.devices, cohort, names)
 
 
 def _cohorts(federation: Federation) -> Iterator[Tensor]:
     """All clients, as many at a time as are computed at once."""
     everyone = torch.arange(len(federation.clients), device=federation.clients.seats.device)
-    yield from everyone.split(max(1, BLOCK // federation.clients.n_seats))
+    block = max(1, BLOCK // federation.clients.n_seats)
+    yield from everyone.split(min(block, serving.at_once(federation) or block))
 
 
 def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
@@ -100,7 +122,7 @@ def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
     batch = clients.batch(cohort, history=model.history, rows=rows, dtype=federation.plan.dtype)
     parts = {n: model.parts[part_of(n)] for n in model.names()}
     shared = {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
-    own = state.devices.get(cohort, [n for n, here in shared.items() if not here])
+    own = keepsakes.whole(model, state.devices, cohort, [n for n, here in shared.items() if not here])
     params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
 
     def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:

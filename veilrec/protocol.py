@@ -61,6 +61,10 @@ class Protocol(ABC):
         """True where devices only measure the gradient of SHARED parts; moving them is the server's part."""
         return False
 
+    def sums(self) -> bool:
+        """Whether `absorb` takes sums of gradients over devices (`Uploads.sums`) in place of each one's."""
+        return False
+
     @abstractmethod
     def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
         """The state before round one."""

@@ -10,18 +10,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec import local, serving, wire
+from veilrec import keepsakes, local, serving, wire
 from veilrec.clients import Clients
 from veilrec.defence import Defence
-from veilrec.errors import BadInput, ClientFailed, nearest
+from veilrec.errors import BadInput, ClientFailed
 from veilrec.evaluation import Evaluation, Scored, candidates, evaluate
+from veilrec.helping import helper_stepper
 from veilrec.keys import Keys
 from veilrec.model import Recommender, begun, told
 from veilrec.params import Message, Params, Scope, part_of
 from veilrec.plan import Plan
 from veilrec.portion import Portion
 from veilrec.protocol import Protocol, State
+from veilrec.refusals import refuse
 from veilrec.store import Store
+from veilrec.together import STEPS, apart, check, read_by, summed
 from veilrec.uploads import Exchange, Sent, Uploads
 from veilrec.workers import Workers, workers
 
@@ -74,12 +77,13 @@ class Federation:
         prepared = defence.prepare(clients, keys.fold("prepare")) if prepare else clients
         model = defence.attach(told(model, prepared))
         here, judge = Keys(keys.value.to(device)), evaluation or Evaluation()
-        _refuse(prepared, model, protocol, defence, plan, judge)
+        refuse(prepared, model, protocol, defence, plan, judge)
         return cls(prepared.to(device), model, protocol, defence, plan, here, given, judge, split_seed, seed)
 
     def start(self, folder: Path | None = None) -> State:
         """The state before the first round; devices' files, if they have any, lie in `folder`."""
-        store = Store.of(self.plan.keeps, len(self.clients), self.fresh, self.keys.value.device, folder)
+        n, device = self.clients.log.n_items, self.keys.value.device
+        store = Store.of(self.plan.keeps, len(self.clients), self.fresh, device, folder, rows=n)
         state = self.protocol.start(self.model, store, self.keys.fold("server"))
         return replace(state, server=self._cast(state.server), memory=self._cast(state.memory))
 
@@ -108,11 +112,13 @@ class Federation:
     ) -> Iterator[tuple[State, Row]]:
         """Run rounds one by one: after each, the state and a row of what was measured."""
         rows, last = list(history), self.plan.rounds if until is None else until
+        together = summed(self, read_by(watch))
         with workers(self.plan.workers) as pool:
             while state.round < last:
                 partial: Params = {}
                 row, posts = {"round": state.round + 1, "clients": 0, "loss": 0.0}, state.posts
-                for sent, uploads, kept in self.work(pool, state, self.sample(state.round), trains):
+                cohort = self.sample(state.round)
+                for sent, uploads, kept in self.work(pool, state, cohort, trains, together):
                     partial = self.protocol.absorb(state, partial, uploads)  # in the order of the chunks
                     state.devices.put(uploads.cohort, kept)
                     posts = posts.merge(uploads.posts)
@@ -138,14 +144,15 @@ class Federation:
         draw = self.keys.fold("sample").fold(round).fold(self.clients.tags[able]).value
         return able[draw.topk(n, largest=False).indices].sort().values
 
-    def chunks(self, cohort: Tensor) -> Sequence[Tensor]:
-        """Devices of similar size, side by side: the largest first."""
+    def chunks(self, cohort: Tensor, together: Collection[str] = ()) -> Sequence[Tensor]:
+        """Devices of similar size, side by side: the largest first; those that are summed, many at once."""
         sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
         sizes, order = sizes.sort(descending=True, stable=True)
-        ordered, whole = cohort[order.to(cohort.device)], self.defence.whole(self.model)
-        chunks, done = [], 0
+        whole = self.defence.whole(self.model) + keepsakes.size(self.model) + apart(self.model, together)
+        ordered, chunks, done = cohort[order.to(cohort.device)], [], 0
         while done < len(ordered):
-            some = self.plan.chunk_on(cohort.device, int(sizes[done]), whole)
+            events = STEPS if self.model.dense else int(sizes[done])
+            some = self.plan.chunk_on(cohort.device, events, whole)
             chunks.append(ordered[done : done + some])
             done += some
         return chunks
@@ -173,31 +180,33 @@ class Federation:
             )
             phase = "training"
             situation = local.Situation(sent, state.posts.values, keys, state.round)
-            trained = local.train(task, portion, situation, own)
+            portion, mine = keepsakes.opened(task.model, portion, own)
+            trained = local.train(task, portion, situation, mine)
             if not bool(trained.loss.isfinite().all()):
                 raise BadInput("plan.lr", "the training loss is not finite", "lower the learning rate")
             phase = "upload"
             uploads = local.upload(task, portion, situation, trained)
-            message = {**uploads.values, "examples": uploads.examples}
-            wire.check(message, self._schema, lead=(len(chunk),))
+            check(uploads, self._schema)
             if uploads.posts.values:
                 posts: Message = {**uploads.posts.values}
                 wire.check(posts, self._announced, lead=(len(uploads.posts.owner),), sender="post")
         except Exception as cause:
             raise _Failed(phase, chunk, cause) from cause
-        trained_state = {**trained.params, **trained.optimiser}
-        return sent, uploads, {name: trained_state[name].detach() for name in own}
+        return sent, uploads, keepsakes.closed(own, portion.known.rows, trained.params | trained.optimiser)
 
-    def work(self, pool: Workers, state: State, cohort: Tensor, trains: Trains) -> Iterator[Done]:
+    def work(
+        self, pool: Workers, state: State, cohort: Tensor, trains: Trains, together: Collection[str] = ()
+    ) -> Iterator[Done]:
         """A cohort's work, chunk by chunk, in order; a failure is traced to a client that fails alone."""
 
         def begin() -> Iterator[tuple[Tensor, Sent, Params]]:
-            for chunk in self.chunks(cohort):
+            for chunk in self.chunks(cohort, together):
                 yield chunk, self.protocol.send(state, chunk, self.keys), state.devices.get(chunk)
 
         def work(part: tuple[Tensor, Sent, Params]) -> Done:
             chunk, sent, own = part
-            return self.respond(sent, state, own, chunk, self.task(pool.own(self.model), trains))
+            task = self.task(pool.own(self.model), trains, together)
+            return self.respond(sent, state, own, chunk, task)
 
         try:
             yield from pool.map(work, begin())
@@ -216,20 +225,23 @@ class Federation:
         names = f"one of {len(failure.chunk)}, first {self.clients.name(int(failure.chunk[0]))}"
         return ClientFailed(names, state.round + 1, failure.phase, failure.cause)
 
-    def task(self, model: Recommender | None = None, trains: Trains = None) -> local.Task:
+    def task(
+        self, model: Recommender | None = None, trains: Trains = None, together: Collection[str] = ()
+    ) -> local.Task:
         """What devices are asked to do, with this thread's copy of the model."""
-        plan, model = self.plan, model or self.model
-        return local.Task(model, self.protocol, self.defence, plan.stepper, plan.epochs, plan.batch, trains)
+        plan, line = self.plan, (model or self.model, self.protocol, self.defence)
+        return local.Task(*line, plan.stepper, plan.epochs, plan.batch, trains, together)
 
     def fresh(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
         """What devices hold before their first round: their own weights, or some, and optimiser state."""
         keys = self.keys.fold("device").fold(self.clients.tags[cohort])
         drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
         common = Keys.seed(self.seed, keys.value.device).fold("alike")
-        own = self._cast(begun(self.model, drawn, keys, common))
+        own = self._cast(begun(self.model, drawn, keys, common) | keepsakes.empty(self.model, cohort))
         helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
         state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
-        return {**own, **state, **local.helper_stepper(self.defence).fresh(helper)}
+        every = {**own, **state, **helper_stepper(self.defence).fresh(helper)}
+        return keepsakes.put_away(self.model, every)
 
     def _cast(self, params: Mapping[str, Tensor]) -> Params:
         return {n: w.to(self.plan.dtype) if w.is_floating_point() else w for n, w in params.items()}
@@ -271,30 +283,3 @@ def _count(row: Row, uploads: Uploads) -> None:
     row["clients"] += len(uploads.cohort)
     if uploads.loss is not None:
         row["loss"] += float(uploads.loss.double().sum())
-
-
-def _refuse(
-    clients: Clients, model: Recommender, protocol: Protocol, defence: Defence, plan: Plan, judge: Evaluation
-) -> None:
-    """Settings that cannot work together, found before any work is done."""
-    for name, part in model.parts.items():
-        if part.rows == "item" and part.scope is not Scope.SHARED:
-            what = f"item table {name!r} is {part.scope.value}"
-            raise BadInput("model", what, "item tables must be shared")
-        if (part.helper or model.personal) and part.scope is Scope.SHARED and protocol.still():
-            raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
-        if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
-            raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
-    if 0 < defence.guards_from >= plan.rounds:
-        what = f"of {plan.rounds} rounds none is left that it guards after {defence.guards_from}"
-        raise BadInput("defence.warm_up", what, "give less, or more plan.rounds")
-    measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
-    if lacking := [name for name in defence.watches if name not in measured]:
-        raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
-    if not any(clients.sizes):
-        raise BadInput("data", "no user has an event left to train on", "give users at least three events")
-    counts = clients.log.counts
-    if plan.negatives and int(counts.max()) >= clients.log.n_items:
-        who = clients.log.user_ids[int(counts.argmax())]
-        what = f"user {who} has touched every item"
-        raise BadInput("plan.negatives", what, "drop that user or set it to 0")

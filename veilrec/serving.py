@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from veilrec import evaluation, local
+from veilrec import evaluation, keepsakes, local
 from veilrec.evaluation import Score, View
 from veilrec.params import Params
 from veilrec.portion import Portion
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scorer"]
 
-HELD = 1 << 24  # values of item tables held at once: under a personal model each client has whole ones
+HELD = 1 << 24  # values of whole item tables held at once, where each client has its own
 
 
 def scorer(federation: Federation, state: State, pool: Workers) -> Score:
@@ -33,15 +33,22 @@ def scorer(federation: Federation, state: State, pool: Workers) -> Score:
     fed, personal = federation, federation.model.personal
     view = _view(fed, state, pool) if personal else None
     score = evaluation.scorer(fed.model, fed.protocol, state, fed.clients, fed.plan.dtype, pool, view)
-    tables = sum(fed.model.get_parameter(name).numel() for name in fed.task().tables)
-    few = max(1, HELD // max(1, tables))
+    few = at_once(fed)
 
     def some_at_a_time(cohort: Tensor, items: Tensor | None) -> Tensor:
         parts = cohort.split(few)
         chosen = [None] * len(parts) if items is None else items.split(few)
         return torch.cat([score(*part) for part in zip(parts, chosen, strict=True)])
 
-    return some_at_a_time if personal else score
+    return some_at_a_time if few else score
+
+
+def at_once(federation: Federation) -> int:
+    """How many clients' whole item tables are held at once; 0 where no client has a table of its own."""
+    model = federation.model
+    own = federation.task().tables if model.personal else keepsakes.names_of(model)
+    each = sum(model.get_parameter(name).numel() for name in own)
+    return max(1, HELD // each) if each else 0
 
 
 def _view(federation: Federation, state: State, pool: Workers) -> View:
@@ -56,12 +63,16 @@ def _view(federation: Federation, state: State, pool: Workers) -> View:
         keys = apart.fold(clients.tags[chunk])
         settings = {"epochs": plan.epochs, "negatives": plan.negatives, "history": federation.model.history}
         portion = Portion.draw(clients, chunk, keys, **settings, dtype=plan.dtype)
-        sent, own = federation.protocol.send(state, chunk, federation.keys), state.devices.get(chunk)
+        sent, kept = federation.protocol.send(state, chunk, federation.keys), state.devices.get(chunk)
+        portion, own = keepsakes.opened(federation.model, portion, kept)
         task = federation.task(pool.own(federation.model))
         situation = local.Situation(sent, state.posts.values, keys, state.round)
         trained = local.train(task, portion, situation, own).params
         for name in task.tables:
-            base = sent.all[name].expand(len(chunk), *sent.all[name].shape)
+            if name in sent.all:
+                base = sent.all[name].expand(len(chunk), *sent.all[name].shape)
+            else:
+                base = keepsakes.widened(kept, name, len(federation.model.get_parameter(name)))
             trained[name] = filled(base, portion.known.rows, trained[name])
         return {name: weight.detach()[back] for name, weight in trained.items()}
 

@@ -1,7 +1,7 @@
 """A shelf: what devices keep, a file for each, where all of it together is too much for memory.
 
-A file holds first what has one shape on all devices. Where rows of item tables are kept, their number follows,
-and the rows of each table in turn: such files have different lengths.
+A file holds first what has one shape on all devices. Where rows of item tables are kept, their number and
+the rows of each table follow: such files have different lengths.
 
 A file is written once; a device that has learned gets a new one. So a link to a file is a copy of it, and a
 snapshot of all devices costs a name each. Files are read and written, never mapped: the pages of a mapping
@@ -223,7 +223,7 @@ def layout(example: Params) -> dict[str, Field]:
 def _fill(file: RawIOBase, at: int, buffer: np.ndarray) -> None:
     """Read what begins at a place of a file that is not buffered."""
     file.seek(at)
-    if file.readinto(buffer) != buffer.nbytes:
+    if file.readinto(buffer.data) != buffer.nbytes:
         raise OSError(errno.EIO, "the file is too short")
 
 

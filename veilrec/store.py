@@ -147,15 +147,16 @@ class Store:
         fields = self.shelf.fields if self.used else {}
         count = self.shelf.counts(self.clients().tolist())
         lengths = {n: int(count.sum()) if field.ragged else self.used for n, field in fields.items()}
-        found: dict[str, Tensor | Blocks] = {COUNT: count} if ROW in fields else {}
-        for name, field in fields.items():
-            found[name] = Blocks(field.dtype, (lengths[name], *field.shape), partial(self._blocks, name))
-        return found
+        found: dict[str, Tensor | Blocks] = {
+            name: Blocks(field.dtype, (lengths[name], *field.shape), partial(self._blocks, name))
+            for name, field in sorted(fields.items(), key=lambda named: named[1].ragged)  # as in memory
+        }
+        return found | {COUNT: count} if ROW in fields else found
 
     def _columns(self) -> Params:
         """Those in memory; none is copied, unless rows have to move together first."""
         kept = self.heap.packed(self.used)
-        return {**kept, **{name: value[: self.used] for name, value in self.values.items()}}
+        return {name: value[: self.used] for name, value in self.values.items()} | kept
 
     def _blocks(self, name: str) -> Iterator[Tensor]:
         ragged = name.startswith(KEPT)

@@ -37,6 +37,8 @@ class Threat:
         also: Protocols of papers that are run beside this one: ``pard``, ``apm``, ``apm-four``, ``aegis``, …;
             ``apm@0.3`` is ``apm`` with that share of the users known, under that name.
         own: Whether our own protocol is run as well; false for those of `also` alone.
+        along: A protocol that is also run at each look at the validation items, with at most five draws: a
+            curve of balanced accuracy beside the metrics, by which nothing is chosen. "" for none.
     """
 
     attributes: Sequence[str] = ()
@@ -53,6 +55,7 @@ class Threat:
     permutations: int = 999
     also: Sequence[str] = ()
     own: bool = True
+    along: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.known < 1:

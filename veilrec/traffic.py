@@ -32,13 +32,14 @@ class Traffic:
 
     Attributes:
         up, down: ``[clients]`` bytes so far.
+        reads: What it looks at of an upload: of which rows there are depends on the device.
     """
 
     def __init__(self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1) -> None:
         self.up = torch.zeros(n_clients, dtype=torch.int64)
         self.down = torch.zeros(n_clients, dtype=torch.int64)
         self._schema, self._n_seats = up, n_seats
-        self._tables = [name for name, spec in up.items() if spec.table is not None]
+        self._tables = self.reads = [name for name, spec in up.items() if spec.table is not None]
         self._letter = wire.size(down, {name: spec.table or 0 for name, spec in down.items()})
         self._sizes: dict[tuple[int, ...], int] = {}
         self._count = dict.fromkeys(COUNTERS, 0)
@@ -103,6 +104,8 @@ class Traffic:
     def _uploads(self, exchange: Exchange) -> Tensor:
         """``[c]`` bytes of each client's upload."""
         received = exchange.received
+        if not self._tables:
+            return torch.full((len(received.cohort),), self._upload(()), dtype=torch.int64)
         counts = torch.zeros(len(received.cohort), len(self._tables), dtype=torch.int64)
         for k, name in enumerate(self._tables):
             value = received.values[name]

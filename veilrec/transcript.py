@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from veilrec.wire import Schema, Spec
 
 __all__ = ["PROBE", "Record", "Transcript"]
 
+LARGE = 1 << 16  # values of a weight: from all devices of a round they would be gigabytes
 PROBE = 0  # the round under which the probe is kept; training counts from 1
 RESERVED = {"cohort", "examples", "sent", "each", "posts"}  # what else lies beside the parts of an upload
 
@@ -27,7 +29,8 @@ class Record:
     """What is written down of the exchanges between devices and server.
 
     Attributes:
-        parts: Names of parts; empty for everything that is no item table.
+        parts: Names of parts; empty for everything that is no item table, and of which one device does not
+            hold more than `LARGE` values.
         last: How many rounds are kept, counted from the last one; 0, the default, writes nothing.
     """
 
@@ -49,7 +52,8 @@ class Record:
                 fix = nearest(part, names | parts | {"posts"})
                 raise BadInput("record.parts", f'nothing called "{part}" is uploaded', fix)
         if not self.parts:
-            return {name for name in names if schema[name].table is None}
+            plain = [name for name in names if schema[name].table is None]
+            return {name for name in plain if math.prod(schema[name].shape) <= LARGE}
         return {name for name in names if name in self.parts or part_of(name) in self.parts}
 
 

@@ -56,6 +56,8 @@ class Uploads:
         examples: ``[c]`` how much data stands behind each upload.
         posts: What consenting users of this chunk posted openly.
         loss: ``[c]`` mean training loss. It stays on the devices: for progress bars, never for attacks.
+        sums: Of weights that nobody looks at one by one, the sum over the chunk in place of `values`. A
+            deployed device sends its own like all others: it is the simulation that saves the copies.
     """
 
     cohort: Tensor
@@ -63,6 +65,7 @@ class Uploads:
     examples: Tensor
     posts: Posts = field(default_factory=Posts.none)
     loss: Tensor | None = None
+    sums: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def test_an_update_over_the_rate_is_the_gradient() -> None:
 def test_a_user_without_an_upload_has_even_scores() -> None:
     seen = seen_after(20, Watched())
     assert seen.public is not None
-    lost = Seen(seen.public, lambda: iter(list(seen.probe())[:0]))
+    lost = Seen(seen.public, lambda *parts: iter(list(seen.probe())[:0]))
     assert (DLG().infer(lost, task_of(20)) == 0.5).all()
     assert (iDLG().infer(lost, task_of(20)) == 0).all()
 

@@ -225,8 +225,9 @@ def test_only_those_who_consent_post(case: Case) -> None:
 
 def beside(case: Case, other: Case) -> Defence:
     """A defence as it goes with another one: APM wants to be told what a part that is not the model's is."""
-    told = {"components": {"discriminator_gender": "mlp2"}}
-    more = told if (case.name, other.name) == ("APM", "UCFedRec") else {}
+    named = {"UCFedRec": "discriminator_gender", "FedAU2": "adversary_gender"}
+    told = {"components": {named.get(other.name, ""): "mlp2"}}
+    more = told if case.name == "APM" and other.name in named else {}
     return case.entry(**{**case.options, **more})  # type: ignore[no-any-return]
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.func import grad, vjp, vmap
 
 from veilrec.attack import Attack, Seen, Task
-from veilrec.attacks.gradients import Slopes, blocks, check, slopes, source, there
+from veilrec.attacks.gradients import Slopes, blocks, check, heads_of, part_for, slopes, source, there
 from veilrec.attacks.heads import Head
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
@@ -52,17 +52,20 @@ class _OnGradient(Attack):
         return "gradient"
 
     def answers(self, seen: Seen, task: Task) -> bool:
-        if seen.public is None or not there(seen, self.part) or self.attribute not in ("", task.attribute):
+        part = part_for(seen, self.part, task.attribute)
+        if seen.public is None or not there(seen, part) or self.attribute not in ("", task.attribute):
             return False
-        return Head.of(seen.public, self.part).classes == task.classes
+        return Head.of(seen.public, part).classes == task.classes
 
     def notes(self, seen: Seen) -> dict[str, Any]:
-        return {"gradient": source(check(seen, self.part), self.part)}
+        parts = heads_of(seen, self.part)
+        return {"gradient": ", ".join(dict.fromkeys(source(check(seen, part), part) for part in parts))}
 
     def _head(self, seen: Seen, task: Task) -> Head:
-        head = Head.of(check(seen, self.part), self.part)
+        part = part_for(seen, self.part, task.attribute)
+        head = Head.of(check(seen, part), part)
         if head.classes != task.classes:
-            what = f'"{self.part}" tells {head.classes} classes apart, {task.attribute or "the task"} has'
+            what = f'"{part}" tells {head.classes} classes apart, {task.attribute or "the task"} has'
             raise BadInput("attack.part", f"{what} {task.classes}", "name the head of that attribute")
         return head
 
@@ -76,7 +79,8 @@ class DLG(_OnGradient):
     and does badly on a ReLU; it is left out. FedAU²'s attack is ``starts = [1.0]``, ``soft_label = false``.
 
     Attributes:
-        part: The classifier, a part of the model.
+        part: The classifier, a part of the model; where there is none of the name, the attribute's own:
+            ``adversary_gender``.
         attribute: What it tells apart; "" for whatever has as many classes.
         steps, lr: Of Adam.
         starts: One try each: the standard deviation of its first input. User vectors are small, and an input
@@ -104,24 +108,29 @@ class DLG(_OnGradient):
     def infer(self, seen: Seen, task: Task) -> Tensor:
         return self.reconstruct(seen, task).label.softmax(1).double()
 
+    def components(self, seen: Seen, task: Task) -> dict[str, Tensor]:
+        """ŷ′ and δ of Eq. (7), ``[users, classes]``."""
+        replay = self.reconstruct(seen, task)
+        return {"predicted": replay.predicted.double(), "correction": replay.correction.double()}
+
     def reconstruct(self, seen: Seen, task: Task) -> Replay:
         """The input and the label found for every user, Eq. (4).
 
         Nobody's label is needed, so one search serves every draw of known users.
         """
-        head = self._head(seen, task)
-        found: Replay = seen.once(self, lambda: self._everyone(seen, head))
+        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+        found: Replay = seen.once((self, part), lambda: self._everyone(seen, head, part))
         return found
 
-    def _everyone(self, seen: Seen, head: Head) -> Replay:
-        public = check(seen, self.part)
+    def _everyone(self, seen: Seen, head: Head, part: str) -> Replay:
+        public = check(seen, part)
         n, dim, classes = public.n_users, head.first.inputs, head.classes
         shapes = {"vector": (n, dim), "mismatch": (n,)}
         found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
         found.mismatch.fill_(torch.inf)
-        for block in blocks(slopes(seen, self.part), BLOCK):
-            for whole, part in zip(found, self._tries(head, block), strict=True):
-                whole[block.user.cpu()] = part.to(whole)
+        for block in blocks(slopes(seen, part), BLOCK):
+            for whole, some in zip(found, self._tries(head, block), strict=True):
+                whole[block.user.cpu()] = some.to(whole)
         return found
 
     def _tries(self, head: Head, block: Slopes) -> Replay:
@@ -187,7 +196,8 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
     gradient is the number itself, whatever the activation.
 
     Attributes:
-        part: The classifier, a part of the model.
+        part: The classifier, a part of the model; where there is none of the name, the attribute's own:
+            ``adversary_gender``.
         attribute: What it tells apart; "" for whatever has as many classes.
         bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
     """
@@ -199,7 +209,7 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
     def infer(self, seen: Seen, task: Task) -> Tensor:
         head = self._head(seen, task)
         scores = torch.zeros(len(task.known), head.classes, dtype=torch.float64)
-        for user, _, gradient in slopes(seen, self.part):
+        for user, _, gradient in slopes(seen, part_for(seen, self.part, task.attribute)):
             if self.bias and head.last.bias:
                 sums = gradient[head.last.bias][:, : head.classes]
             else:

@@ -36,7 +36,7 @@ def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
     public = check(seen, part)
     whole = getattr(public.model, part)
     names = [name for name, _ in whole.named_parameters()] if isinstance(whole, nn.Module) else [""]
-    for exchange in seen.probe():
+    for exchange in seen.probe({part}):
         full = {name: f"{part}.{name}" if name else part for name in names}
         weights = {name: exchange.sent.all[full[name]].detach() for name in names}
         gradient = {name: _gradient(public, part, full[name], exchange) for name in names}
@@ -55,6 +55,19 @@ def blocks(chunks: Iterable[Slopes], size: int) -> Iterator[Slopes]:
             waiting = [_some(whole, slice(size, None))]
     if waiting and len((whole := _joined(waiting)).user):
         yield whole
+
+
+def part_for(seen: Seen, part: str, attribute: str) -> str:
+    """A part of the model by its name, or, where there is none, the one of an attribute: ``part_gender``."""
+    parts = seen.public.model.parts if seen.public is not None else {}
+    own = f"{part}_{attribute.replace('.', '_')}"  # a dot would end a part's name
+    return own if part not in parts and own in parts else part
+
+
+def heads_of(seen: Seen, part: str) -> list[str]:
+    """All parts that `part_for` may mean by a name."""
+    parts = seen.public.model.parts if seen.public is not None else {}
+    return [part] if part in parts else [name for name in parts if name.startswith(f"{part}_")] or [part]
 
 
 def there(seen: Seen, part: str) -> bool:

@@ -90,7 +90,7 @@ def covered(seen: Seen) -> Tensor:
             assert seen.granted.user_vectors is not None
             return torch.ones(len(seen.granted.user_vectors), dtype=torch.bool)
         there = torch.zeros(seen.public.n_users, dtype=torch.bool)
-        for exchange in seen.probe():
+        for exchange in seen.probe(()):
             there[users_of(seen.public, exchange)] = True
         return there
 
@@ -273,7 +273,7 @@ def _rows_of_users(public: Public, parts: Sequence[str]) -> list[str]:
 
 def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
     users, rows = [], []
-    for exchange in seen.probe():
+    for exchange in seen.probe({part_of(name) for name in names}):
         seats = public.seats[exchange.received.cohort.cpu()]
         values = [exchange.received.values[name] for name in names]
         row = torch.cat([value.flatten(2).float().cpu() for value in values if isinstance(value, Tensor)], 2)

@@ -37,7 +37,8 @@ Preset = Annotated[
     Names,
     _names(
         "--preset",
-        "veilrec, pard, pard-halves, apm, apm-four, aegis or fedau2; apm@0.3 is apm with 30 % of users known",
+        "veilrec, pard, pard-halves, apm, apm-four, aegis, fedau2 or fedau2-gradients; "
+        "apm@0.3 is apm with 30 % of users known",
     ),
 ]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]

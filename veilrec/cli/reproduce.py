@@ -114,7 +114,7 @@ def _run(
     from veilrec.reproduction.running import Failure, lighten, run_apart, run_here
 
     todo = [cell for cell in cells if not cell.finished]
-    for dataset in dict.fromkeys(cell.dataset for cell in todo):
+    for dataset in dict.fromkeys(cell.data for cell in todo):
         if dataset in places.PUBLISHED:
             places.find(dataset, data_dir)  # without it every cell would fail, one after the other
     _say(f"{len(cells)} runs: {len(cells) - len(todo)} finished, {len(todo)} to run", quiet)

@@ -15,7 +15,7 @@ __all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unli
 
 OWN = "veilrec"  # the audit that is meant where nobody says which
 # They change no score:
-FREE = ("also", "attributes", "by_part", "membership", "own", "permutations", "resamples")
+FREE = ("along", "also", "attributes", "by_part", "membership", "own", "permutations", "resamples")
 TRIED = "attackers on "
 COUNTED = {
     "kind": "kind",

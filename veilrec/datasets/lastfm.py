@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,6 @@ from veilrec.interactions import Interactions
 
 __all__: list[str] = []
 
-GONE = "rows of users or items with too few others: left out"
 ORDER = "no times: a user's events are in the order of their rows, and the last one is held out"
 
 
@@ -33,6 +32,12 @@ def listened(
     stay = enough(replace(log, time=None), *least, "played")
     rows = np.arange(log.table.length, dtype=np.int64)
     left = cut(replace(log, time=rows), stay)
-    gone = [f"{int((~stay).sum()):,} {GONE}"] if not stay.all() else []
+    gone = left_out("row", {"of users or items with too few others": int((~stay).sum())})
     built = assemble(name, left, among(people, left), titles, absent=[*notes, *gone, ORDER])
     return replace(built, time=None)  # places in a file are no times: they have done their work
+
+
+def left_out(noun: str, counts: Mapping[str, int]) -> list[str]:
+    """How many rows or users were left out, by why, as sentences; nothing about none."""
+    told = {why: f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s" for why, count in counts.items()}
+    return [f"{some} {why}: left out" for why, some in told.items() if counts[why]]

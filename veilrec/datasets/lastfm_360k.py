@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.lastfm import listened
+from veilrec.datasets.lastfm import left_out, listened
 from veilrec.datasets.reading.archives import Source
 from veilrec.datasets.reading.assemble import Log, Titles, sound_ids
 from veilrec.datasets.reading.layout import understand
@@ -67,7 +67,7 @@ def lastfm_360k(
             raise piece.placed(error) from error
     log, titles = heard.log(f"{home}/{PLAYS}"), Titles(PLAYS, heard.titles)
     least = (least_of_user, least_of_item)
-    return listened("lastfm-360k", log, people, titles, least, [*notes, *heard.notes()])
+    return listened("lastfm-360k", log, people, titles, least, [*notes, *left_out("row", heard.gone)])
 
 
 def _home(path: Path) -> Path:
@@ -96,9 +96,8 @@ def _people(home: Path, cuts: tuple[int, ...]) -> tuple[People, list[str]]:
     everybody = people_of(table, "user", attributes, values={"age in years": years})
     if not believed.any():
         raise BadInput(table.source.where, "nobody has a gender and an age", "give the file as published")
-    counts = {"without a gender or an age": ~told, f"of an age outside 0 to {OLDEST}": told & ~believed}
-    notes = [f"{int(some.sum()):,} users {why}: left out" for why, some in counts.items() if some.any()]
-    return _some(everybody, believed), notes
+    gone = {"without a gender or an age": ~told, f"of an age outside 0 to {OLDEST}": told & ~believed}
+    return _some(everybody, believed), left_out("user", {why: int(some.sum()) for why, some in gone.items()})
 
 
 def _some(people: People, rows: NDArray[np.bool_]) -> People:
@@ -149,7 +148,9 @@ class _Heard:
         """Take the rows of users who count; what the others played is not even read."""
         codes, names = table.tokens["user"]
         user = np.array([self.people.get(name, -1) for name in names], dtype=np.int32)[codes]
-        stay = self._without(user >= 0, np.ones(len(user), np.bool_), "of users who do not count")
+        stay = self._without(
+            user >= 0, np.ones(len(user), np.bool_), "of users left out or without a profile"
+        )
         stay = self._without(_played(table, stay), stay, "without plays")
         artist, title = (table.tokens[column] for column in ("mbid", "artist"))
         named = np.array([bool(name.strip()) for name in artist.names])[artist.codes]
@@ -179,10 +180,6 @@ class _Heard:
         found, first = np.unique(artist.codes[places], return_index=True)
         for code, place in zip(found, places[first], strict=True):
             self.titles.setdefault(_neat(artist.names[code]), _neat(title.names[title.codes[place]]))
-
-    def notes(self) -> list[str]:
-        """How many rows did not count, and why."""
-        return [f"{count:,} rows {why}: left out" for why, count in self.gone.items() if count]
 
     def log(self, where: str) -> Log:
         """All rows in their order."""

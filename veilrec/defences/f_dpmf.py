@@ -21,7 +21,7 @@ from veilrec.defences.once import Keeping, kept_keys, with_kept_keys
 from veilrec.errors import BadInput
 from veilrec.keys import Keys, normal_of
 from veilrec.model import Device, Recommender
-from veilrec.params import part_of
+from veilrec.params import Scope, part_of
 
 __all__ = ["FDPMF"]
 
@@ -126,5 +126,5 @@ def weight_of(model: Recommender, name: str) -> Tensor:
 
 
 def tables(model: Recommender) -> list[str]:
-    """The weights that hold a row for each item."""
-    return [name for name in model.names() if model.parts[part_of(name)].rows == "item"]
+    """The weights that hold a row for each item and are not a device's own."""
+    return [name for name in model.names(Scope.SHARED) if model.parts[part_of(name)].rows == "item"]

@@ -58,6 +58,9 @@ class FedAvg(Protocol):
     def still(self) -> bool:
         return self.sends == "gradients"
 
+    def sums(self) -> bool:
+        return self.still() and self.weigh == "clients"
+
     def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
         server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
         lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
@@ -83,7 +86,11 @@ class FedAvg(Protocol):
             else torch.ones_like(uploads.examples).double()
         )
         partial["clients"] = partial.get("clients", 0) + share.sum()
+        for name, total in uploads.sums.items():
+            partial[name] = partial.get(name, 0) + total.double()
         for name, server in state.server.items():
+            if name in uploads.sums:
+                continue
             value = uploads.values[name]
             if isinstance(value, Rows):
                 self._absorb_rows(partial, name, server, value, share)

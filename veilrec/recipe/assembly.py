@@ -136,7 +136,7 @@ def _agree(parts: Mapping[str, Any]) -> None:
     """Refuse parts that do not go together, on a model of a few items."""
     if parts["attacks"] and "threat" not in parts:
         raise BadInput("attack", "nobody says what is attacked", "add a table [threat] with an attribute")
-    model, protocol = _toy(parts["model"], parts["defence"]), parts["protocol"]
+    model, protocol = _toy(parts["model"], parts["defence"], _attributes(parts)), parts["protocol"]
     rates = {"plan.lr": parts["plan"].lr, "protocol.server_lr": getattr(protocol, "server_lr", None)}
     for where, by_part in rates.items():
         for part in by_part if isinstance(by_part, Mapping) else ():
@@ -155,9 +155,20 @@ def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:
             raise BadInput(f"threat.attributes.{place}", what, nearest(attribute, known))
 
 
-def _toy(model: Callable[..., Recommender], defence: Defence) -> Recommender:
+def _attributes(parts: Mapping[str, Any]) -> list[str]:
+    """The attributes that a recipe names: a defence may add a part for each of them."""
+    threat, defence = parts.get("threat"), parts["defence"]
+    named = [getattr(one, "attributes", ()) for one in getattr(defence, "of", (defence,))]
+    return list(
+        dict.fromkeys(name for some in (*named, threat.attributes if threat else ()) for name in some)
+    )
+
+
+def _toy(model: Callable[..., Recommender], defence: Defence, attributes: Sequence[str] = ()) -> Recommender:
     try:
-        return defence.attach(made(model, 16, 1, n_features=4))
+        toy = made(model, 16, 1, n_features=4)
+        toy.classes = dict.fromkeys(attributes, 2) or None
+        return defence.attach(toy)
     except VeilrecError:
         raise
     except (RuntimeError, TypeError, ValueError) as error:

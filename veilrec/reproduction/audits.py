@@ -9,11 +9,12 @@ from typing import NamedTuple
 from veilrec.comparison.alike import FREE
 from veilrec.errors import BadInput
 from veilrec.reproduction.cells import Cell
+from veilrec.reproduction.numbers import WORST
 from veilrec.result import Result
-from veilrec.runs.presets import preset
+from veilrec.runs.presets import PRESETS, preset
 from veilrec.settings import shown
 
-__all__ = ["Lack", "lacking"]
+__all__ = ["Lack", "attacks", "lacking"]
 
 
 class Lack(NamedTuple):
@@ -26,6 +27,14 @@ class Lack(NamedTuple):
     def command(self, out: Path) -> str:
         """What makes it, where the runs lie in `out`."""
         return f"veilrec attack {(out / self.cell).as_posix()} --preset {self.audit}"
+
+
+def attacks(audit: str, attacker: str) -> bool:
+    """Whether a protocol has an attacker of a name; one that somebody put together may have any."""
+    found = PRESETS.get(audit.partition("@")[0])
+    if found is None or attacker == WORST:
+        return True
+    return attacker in {name or entry for entry, one in found.attacks.items() for name in one.unfold()}
 
 
 def lacking(cell: Cell, result: Result) -> list[Lack]:

@@ -26,11 +26,13 @@ class Cell:
 
     Attributes:
         dataset, method, seed: Which.
+        data: What veilrec calls the dataset.
         file, sets: Its recipe, and what is changed in it.
         folder: Where it lies, finished or not.
     """
 
     dataset: str
+    data: str
     method: str
     seed: int
     file: Path
@@ -95,6 +97,7 @@ def cells_of(
     return [
         Cell(
             dataset,
+            paper.datasets[dataset].name or dataset,
             method,
             seed,
             paper.recipe(method),

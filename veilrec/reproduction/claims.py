@@ -14,7 +14,7 @@ from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.tables import values_of
-from veilrec.reproduction.words import below, score_label
+from veilrec.reproduction.words import COMPONENTS, below, score_label
 from veilrec.result import Result
 
 __all__ = ["Checked", "Verdict", "check", "sides"]
@@ -64,7 +64,7 @@ def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) 
 
 def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]:
     """The two numbers that a claim compares; what it does not name is the first of its table."""
-    score = claim.by or paper.score_of(claim.attribute)
+    score = claim.by or paper.scores_of(table, claim.attribute)[0]
     if not claim.attribute:
         return Quantity(score), Quantity(score)
     audit = claim.audit or next(iter(table.audits or paper.audits))
@@ -123,6 +123,9 @@ def _said(paper: Paper, claim: Claim, what: Quantity, against: Quantity) -> str:
         return f"{who} {word[claim.word]} {other} ({score})"
     attribute = paper.attributes[what.attribute].label.lower()
     verb = f"leaks {attribute}" if claim.alike else f"leaks {claim.word} {attribute}"
+    if what.score in COMPONENTS:
+        verb = f"has a {({'less': 'lower ', 'more': 'higher '}).get(claim.word, '')}{score}"
+        score = attribute
     audits = [paper.audits[name].label for name in dict.fromkeys((what.audit, against.audit))]
     two = bool(claim.than_attacker) and what.attacker != against.attacker
     here, there = (_place(paper, one, apart=len(audits) > 1, two=two) for one in (what, against))

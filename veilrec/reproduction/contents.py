@@ -14,24 +14,28 @@ class RecipeFile:
 
     Attributes:
         file: Its name.
-        on: Changes by dataset, as ``--set`` takes them.
+        set: Changes for all of its methods, as ``--set`` takes them: two recipes may share a file.
+        on: Changes by dataset.
     """
 
     file: str
+    set: Sequence[str] = ()
     on: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset of the paper; its key is its name in veilrec.
+    """A dataset of the paper; its key is its name in veilrec, unless it says another.
 
     Attributes:
         label: As the paper writes it.
+        name: Its name in veilrec: two keys may be two forms of the same data.
         set: Changes for every method.
         attributes: Those that it has; by default all that tables show.
     """
 
     label: str
+    name: str = ""
     set: Sequence[str] = ()
     attributes: Sequence[str] = ()
 
@@ -50,6 +54,7 @@ class Method:
         set: Changes, as ``--set`` takes them.
         on: Further changes by dataset.
         reported: Columns of ``reported.csv`` by which it is found there; by default ``method = label``.
+        against: Another method, whose cost is 1 where costs are shown.
         note: What a reader must know about it.
     """
 
@@ -58,6 +63,7 @@ class Method:
     set: Sequence[str] = ()
     on: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
+    against: str = ""
     note: str = ""
 
 
@@ -126,7 +132,11 @@ class Table:
         datasets: Those that the paper shows.
         attributes, audits, attackers, parts: Columns of the attack: one for each audit, and in it for each
             attacker of the whole upload and each part attacked alone.
+        scores: What attacks are shown by, a sheet each; by default the score of the attribute.
         utility: Whether usefulness is what the paper shows here; then it stands first.
+        metrics_beside: Of usefulness, beside the paper's; by default the paper's own.
+        cost: Whether seconds and bytes a round are shown.
+        curves: What is shown round by round: metrics in validation, or attacks (`Threat.along`).
         reported: Tables of ``reported.csv`` in which its numbers stand; by default its own.
         claims: What the paper says about it.
         notes: What a reader must know.
@@ -140,7 +150,11 @@ class Table:
     audits: Sequence[str] = ()
     attackers: Sequence[str] = ()
     parts: Sequence[str] = ()
+    scores: Sequence[str] = ()
     utility: bool = False
+    metrics_beside: Sequence[str] = ()
+    cost: bool = False
+    curves: Sequence[str] = ()
     reported: Sequence[str] = ()
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = ()
@@ -191,7 +205,15 @@ class Contents:
         """Of usefulness: the paper's first, then those beside it."""
         return [self.metric, *self.metrics_beside]
 
+    def metrics_of(self, table: Table) -> list[str]:
+        """The same, as a table has it."""
+        return [self.metric, *(table.metrics_beside or self.metrics_beside)]
+
     def score_of(self, attribute: str) -> str:
         """What the paper judges an attack on an attribute by."""
         named = self.attributes.get(attribute)
         return (named.score if named else "") or self.score
+
+    def scores_of(self, table: Table, attribute: str) -> list[str]:
+        """What a table shows an attack on an attribute by; claims go by the first."""
+        return list(table.scores) or [self.score_of(attribute)]

@@ -17,7 +17,7 @@ import numpy as np
 from veilrec.comparison.measures import Measure, interval, usefulness
 from veilrec.result import Result
 
-__all__ = ["Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
+__all__ = ["WORST", "Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
 
 WORST = "worst"
 
@@ -26,7 +26,8 @@ class Quantity(NamedTuple):
     """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
 
     Attributes:
-        score: A metric of usefulness such as ``hr@20``, or a score of the attack such as ``macro_f1``.
+        score: A metric of usefulness such as ``hr@20``, a score of the attack such as ``macro_f1``, or a part
+            of an attacker's answer.
         attribute, audit, attacker, part: Of the attack; without an attribute it is usefulness. The attacker
             `WORST` is the one that the audit's verdict goes by, in each run its own.
     """
@@ -68,7 +69,8 @@ def value_of(result: Result, what: Quantity) -> Value | None:
     attacker = next((one for one in entry.get("attackers") or () if one.get("name") == name), None)
     if attacker is None:
         return None
-    return _told((attacker.get("scores") or {}).get(what.score), attacker, what.score)
+    scores = {**((attacker.get("notes") or {}).get("components") or {}), **(attacker.get("scores") or {})}
+    return _told(scores.get(what.score), attacker, what.score)
 
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
@@ -82,15 +84,16 @@ def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
     return {guess: sum(some) / len(some) for guess, some in found.items()}
 
 
-def over_seeds(values: Sequence[Value]) -> Measure:
-    """The mean over seeds of a share from 0 to 1, with the doubt about users and about seeds."""
+def over_seeds(values: Sequence[Value], *, share: bool = True) -> Measure:
+    """The mean over seeds, of a share from 0 to 1, with the doubt about users and about seeds."""
     measure = interval([one.value for one in values], [one.replicates for one in values])
-    if measure.low is not None and measure.high is not None:
-        return Measure(measure.value, max(0.0, measure.low), min(1.0, measure.high))
-    below = sum(one.value - one.low for one in values) / len(values)
-    above = sum(one.high - one.value for one in values) / len(values)
-    wide = _widened([one.value for one in values], below, above)
-    return Measure(wide.value, max(0.0, wide.low or 0.0), min(1.0, wide.high or 0.0))
+    if measure.low is None or measure.high is None:
+        below = sum(one.value - one.low for one in values) / len(values)
+        above = sum(one.high - one.value for one in values) / len(values)
+        measure = _widened([one.value for one in values], below, above)
+    if not share:
+        return measure
+    return Measure(measure.value, max(0.0, measure.low or 0.0), min(1.0, measure.high or 0.0))
 
 
 def minus(first: Mapping[int, Value], second: Mapping[int, Value]) -> Measure | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from veilrec import toml
 from veilrec.errors import BadInput, nearest
 from veilrec.reproduction.contents import Claim, Contents, Table
-from veilrec.reproduction.words import METRICS, SCORES
+from veilrec.reproduction.words import COMPONENTS, METRICS, SCORES
 from veilrec.settings import fit, options_of
 
 __all__ = ["FLOOR", "POPULARITY", "Paper", "papers"]
@@ -70,8 +70,10 @@ class Paper(Contents):
         """What a method on a dataset changes in its recipe, as ``--set`` takes it; the last one holds."""
         one = self.methods[method]
         recipe = self.recipes[one.recipe]
-        mine = self.datasets[dataset].set, recipe.on.get(dataset, ()), one.set, one.on.get(dataset, ())
-        return [f"data.name={dataset}", *(text for some in mine for text in some)]
+        mine = [self.datasets[dataset].set, recipe.set, recipe.on.get(dataset, ())]
+        mine += [one.set, one.on.get(dataset, ())]
+        name = self.datasets[dataset].name or dataset
+        return [f"data.name={name}", *(text for some in mine for text in some)]
 
     def recipe(self, method: str) -> Path:
         """The file that a method is run from."""
@@ -120,6 +122,7 @@ def _wrong(paper: Paper) -> Iterator[tuple[str, str, str]]:
     for key, method in paper.methods.items():
         yield from _unknown(f"methods.{key}.recipe", [method.recipe], paper.recipes)
         yield from _unknown(f"methods.{key}.on", method.on, paper.datasets)
+        yield from _unknown(f"methods.{key}.against", filter(None, [method.against]), paper.methods)
     for key, recipe in paper.recipes.items():
         yield from _unknown(f"recipes.{key}.on", recipe.on, paper.datasets)
         if not (paper.folder / recipe.file).is_file():
@@ -139,7 +142,11 @@ def _wrong_scores(paper: Paper) -> Iterator[tuple[str, str, str]]:
     yield from _unknown("beside", paper.beside, SCORES)
     for key, attribute in paper.attributes.items():
         yield from _unknown(f"attributes.{key}.score", [attribute.score] if attribute.score else [], SCORES)
-    for where, names in (("metric", [paper.metric]), ("metrics_beside", paper.metrics_beside)):
+    shown = {"metric": [paper.metric], "metrics_beside": paper.metrics_beside}
+    for key, table in paper.tables.items():
+        yield from _unknown(f"tables.{key}.scores", table.scores, {**SCORES, **COMPONENTS})
+        shown[f"tables.{key}.metrics_beside"] = table.metrics_beside
+    for where, names in shown.items():
         for name in names:
             short, _, k = name.partition("@")
             yield from _unknown(where, [short], METRICS)

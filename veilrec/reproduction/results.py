@@ -10,7 +10,7 @@ from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.missing import missing_lines
 from veilrec.reproduction.overview import SAYS, Told, heading, overview
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.sheets import BELOW, OURS, grid, unmeasured
+from veilrec.reproduction.sheets import BELOW, OURS, cost_of, grid, unmeasured
 from veilrec.reproduction.tables import Page
 from veilrec.reproduction.words import below, score_label, seeds_told
 from veilrec.result import Result
@@ -141,6 +141,7 @@ def plain(told: Told) -> dict[str, Any]:
                 "seeds": sorted(row.runs),
                 "collapsed": row.collapsed,
                 "above_popularity": row.above and row.above._asdict(),
+                "cost": {name: one._asdict() for name, one in cost_of(page, row).items()},
                 "ledger": [run.ledger.get("statement", "") for run in row.runs.values()],
                 "numbers": [
                     {

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from veilrec.reproduction.costs import HEAD, Cost, cells, costs
+from veilrec.reproduction.curves import at_rounds, looks
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.tables import Page, Row, beside
 from veilrec.reproduction.words import (
+    ALONG,
+    COMPONENTS,
     GUESSES,
     MISSING,
     UNKNOWN,
@@ -19,7 +23,7 @@ from veilrec.reproduction.words import (
     signed,
 )
 
-__all__ = ["BELOW", "OURS", "Sheet", "grid", "sheets_of", "unmeasured"]
+__all__ = ["BELOW", "OURS", "Sheet", "cost_of", "grid", "sheets_of", "unmeasured"]
 
 OURS, BELOW = "*", "†"  # a row that the paper does not have; one that is below popularity
 COORDINATE = "ε a coordinate"
@@ -43,22 +47,28 @@ def sheets_of(paper: Paper, page: Page) -> list[Sheet]:
         return []
     found = []
     for columns in _groups(page):
-        if _measured(page, columns):
-            found.append(_attack(paper, page, columns))
+        for score in dict.fromkeys(what.score for what in columns):
+            if _measured(page, own := [what for what in columns if what.score == score]):
+                found.append(_attack(paper, page, own))
         if there := _measured(page, beside(paper, columns)):
             found.append(_beside(paper, page, there))
+    found += [sheet for name in page.table.curves if (sheet := _curve(page, name)) is not None]
     useful = _useful(paper, page)
-    return [useful, *found] if page.table.utility else [*found, useful]
+    every = [useful, *found] if page.table.utility else [*found, useful]
+    return [_costs(page), *every] if page.table.cost else every
 
 
 def unmeasured(paper: Paper, page: Page) -> list[str]:
-    """A line for each attack that has no sheet, because no run that is there measured any of it."""
+    """A line for each attack or curve that has no sheet, because no run that is there measured any of it."""
     found: dict[str, list[str]] = {}
     for columns in _groups(page):
         if page.ran and not _measured(page, columns):
             shown = ", ".join(_heads(paper, columns))
             label = paper.attributes[columns[0].attribute].label
             found.setdefault(f"{shown}{_audit(paper, columns)}", []).append(label.lower())
+    for name in page.table.curves:
+        if page.ran and _curve(page, name) is None:
+            found.setdefault("round by round", []).append(score_label(name))
     return [f"Not measured in these runs: {' and '.join(who)} ({what})." for what, who in found.items()]
 
 
@@ -124,14 +134,15 @@ def _attack(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
             cells += _three(row, what) if what in printed else [_ours(row, what)]
         rows.append([*cells, epsilons(row.runs.values())[0]])
     label = paper.attributes[columns[0].attribute].label
-    title = f"{label}: {score_label(columns[0].score)} of the attack{_audit(paper, columns)}"
+    word = "in" if columns[0].score in COMPONENTS else "of"
+    title = f"{label}: {score_label(columns[0].score)} {word} the attack{_audit(paper, columns)}"
     return Sheet(title, [*head, COORDINATE], [*rows, *_guesses(page, columns, printed)])
 
 
 def _guesses(page: Page, columns: list[Quantity], printed: set[Quantity]) -> list[list[str]]:
-    """What guessing without looking reaches: one row for each kind of guess."""
+    """What guessing without looking reaches: one row for each kind of guess, unless nobody can guess it."""
     rows = []
-    for guess, told in GUESSES.items():
+    for guess, told in GUESSES.items() if columns[0].score not in COMPONENTS else ():
         cells = [f"guess: {told}"]
         for what in columns:
             cells += [number(page.floors[what].get(guess)), *(["", ""] if what in printed else [])]
@@ -149,9 +160,10 @@ def _beside(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
 
 def _useful(paper: Paper, page: Page) -> Sheet:
     """Usefulness beside popularity, what is guaranteed, and what it rests on."""
-    by = {one: score_label(one) for one in paper.metrics}
+    metrics = paper.metrics_of(page.table)
+    by = {one: score_label(one) for one in metrics}
     head = ["method", by[paper.metric], "paper", "difference", "minus popularity", "beats popularity"]
-    for one in paper.metrics_beside:
+    for one in metrics[1:]:
         head += [by[one], f"{by[one]}, paper", f"{by[one]}, difference"]
     head += [COORDINATE, "ε an upload", "ε the run", "seeds", "minutes a run (machine as it was)"]
     rows = []
@@ -159,13 +171,38 @@ def _useful(paper: Paper, page: Page) -> Sheet:
         results = list(row.runs.values())
         seeds = f"{len(results)}" if len(results) == page.seeds else f"{len(results)} of {page.seeds}"
         above = [measured(row.above), _beats(row)]
-        others = [cell for one in paper.metrics_beside for cell in _three(row, Quantity(one))]
+        others = [cell for one in metrics[1:] for cell in _three(row, Quantity(one))]
         numbers = [*_three(row, Quantity(paper.metric)), *above, *others]
         rows.append([_label(row), *numbers, *epsilons(results), seeds, minutes(results)])
     lowest = number(page.popularity) if page.popularity is not None else MISSING
     floors = {by[one]: number(value) for one, value in page.popularity_beside.items()}
     floor = ["popularity", lowest, *(floors.get(told, "") for told in head[2:])]
     return Sheet("Usefulness, and what is guaranteed", head, [*rows, floor])
+
+
+def _curve(page: Page, name: str) -> Sheet | None:
+    """Means over seeds, at a few rounds that all runs looked at; None where nothing was measured."""
+    if not (rounds := looks([row.runs for row in page.ran], name)):
+        return None
+    rows = [[_label(row), *map(number, at_rounds(row.runs, name, rounds))] for row in page.ran]
+    where = "" if name.startswith(ALONG) else " in validation"
+    return Sheet(f"{score_label(name)}{where}, by round", ["method", *(f"{r:,}" for r in rounds)], rows)
+
+
+def _costs(page: Page) -> Sheet:
+    """Seconds and bytes a round, and how many times those of the method that each is held against."""
+    rows = []
+    for row in page.ran:
+        base = page.row(row.against)
+        label = f"{_label(row)} (times {base.label})" if base else _label(row)
+        rows.append([label, *cells(cost_of(page, row))])
+    return Sheet("What a round costs", ["method", *HEAD], rows)
+
+
+def cost_of(page: Page, row: Row) -> dict[str, Cost]:
+    """What a round of a method costs, against the method of the same table that it names."""
+    base = page.row(row.against)
+    return costs(row.runs, base.runs if base else {})
 
 
 def _three(row: Row, what: Quantity) -> list[str]:

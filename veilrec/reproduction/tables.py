@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from veilrec.comparison.alike import refuse_mixtures
 from veilrec.comparison.measures import Measure, Run
 from veilrec.errors import BadInput
+from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.contents import Table
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
+from veilrec.reproduction.words import COMPONENTS
 from veilrec.result import Result
 
 __all__ = ["Entry", "Page", "Row", "beside", "page_of", "reported", "values_of"]
@@ -51,6 +54,7 @@ class Row:
         runs: Its finished runs by seed.
         entries: Its numbers.
         above: Usefulness minus popularity, on the same users; None where there is no run.
+        against: The method whose cost is 1 for it, if any.
     """
 
     method: str
@@ -59,6 +63,7 @@ class Row:
     runs: dict[int, Result]
     entries: dict[Quantity, Entry]
     above: Measure | None
+    against: str = ""
 
     @property
     def collapsed(self) -> int:
@@ -129,15 +134,16 @@ def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool 
         floor.get(paper.metric),
         shelf.seeds,
         [f"{row.method}/seed={s}" for row in rows for s in range(shelf.seeds) if s not in row.runs],
-        {metric: floor[metric] for metric in paper.metrics_beside if metric in floor},
+        {metric: floor[metric] for metric in paper.metrics_of(table)[1:] if metric in floor},
     )
 
 
 def _columns(paper: Paper, table: Table, attribute: str) -> list[Quantity]:
-    found, score = [], paper.score_of(attribute)
-    for audit in table.audits:
+    found = []
+    for audit, score in product(table.audits, paper.scores_of(table, attribute)):
         for attacker in table.attackers:
-            found.append(Quantity(score, attribute, audit, attacker))
+            if attacks(audit, attacker):
+                found.append(Quantity(score, attribute, audit, attacker))
         for part in table.parts:
             found.append(Quantity(score, attribute, audit, part=part))
     return found
@@ -145,22 +151,25 @@ def _columns(paper: Paper, table: Table, attribute: str) -> list[Quantity]:
 
 def beside(paper: Paper, columns: Sequence[Quantity]) -> list[Quantity]:
     """The same attacks by the other scores."""
-    return [what._replace(score=one) for what in columns for one in paper.beside if one != what.score]
+    every = dict.fromkeys(what._replace(score=one) for what in columns for one in paper.beside)
+    return [what for what in every if what not in columns]
 
 
 def _row(
     paper: Paper, name: str, dataset: str, method: str, columns: dict[str, list[Quantity]], shelf: Shelf
 ) -> Row:
-    runs, extra = shelf.runs(dataset, method), method in paper.tables[name].extra
+    table = paper.tables[name]
+    runs, extra = shelf.runs(dataset, method), method in table.extra
     shown = [what for some in columns.values() for what in some]
     entries = {}
-    for what in [*shown, *beside(paper, shown), *map(Quantity, paper.metrics)]:
+    for what in [*shown, *beside(paper, shown), *map(Quantity, paper.metrics_of(table))]:
         values = values_of(runs, what)
-        ours = over_seeds(list(values.values())) if values else None
+        ours = over_seeds(list(values.values()), share=what.score not in COMPONENTS) if values else None
         theirs = None if extra else reported(paper, name, dataset, method, what)
         entries[what] = Entry(what, ours, theirs, len(values))
     above = _above(runs, paper.metric, shelf.out / dataset)
-    return Row(method, paper.methods[method].label, extra, runs, entries, above)
+    one = paper.methods[method]
+    return Row(method, one.label, extra, runs, entries, above, one.against)
 
 
 def values_of(runs: dict[int, Result], what: Quantity) -> dict[int, Value]:
@@ -179,7 +188,7 @@ def reported(paper: Paper, name: str, dataset: str, method: str, what: Quantity)
     """What the paper prints for a number, or None; an empty field of ``reported.csv`` fits everything.
 
     Raises:
-        BadInput: Where several rows fit.
+        BadInput: Where rows with different values fit.
     """
     if what.score not in paper.reported:
         return None
@@ -189,7 +198,7 @@ def reported(paper: Paper, name: str, dataset: str, method: str, what: Quantity)
     wanted |= _named(paper, what) if what.attribute else {}
     for table in paper.tables[name].reported or [name]:
         rows = [row for row in paper.figures if row["table"] == table and _fits(row, wanted)]
-        if len(rows) > 1:
+        if len({float(row["value"]) for row in rows}) > 1:
             where = paper.folder / "reported.csv"
             raise BadInput(where, f"{len(rows)} rows of {table} fit {wanted}", "tell them apart")
         if rows:

@@ -9,8 +9,11 @@ from veilrec.comparison.measures import Measure
 from veilrec.result import Result
 
 __all__ = [
+    "ALONG",
+    "COMPONENTS",
     "GUESSES",
     "METRICS",
+    "NONE",
     "SCORES",
     "below",
     "epsilons",
@@ -28,19 +31,26 @@ SCORES = {
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
 }
+COMPONENTS = {  # of an attacker's answer, for the class that is true
+    "predicted": "ŷ′ of the true class",
+    "correction": "δ of the true class",
+}
 METRICS = {"hr": "Hit", "mrr": "MRR", "ndcg": "NDCG", "precision": "precision", "recall": "recall"}
 GUESSES = {
     "majority": "always the largest class",
     "random": "at random, by the shares of the classes",
     "uniform": "at random, every class alike",
 }
+ALONG = "bacc"  # before an attribute: an attack while a model is trained
 NONE, MISSING, UNKNOWN = "–", "missing", "not measured"
 
 
 def score_label(score: str) -> str:
-    """``macro-F1`` or ``Hit@20``."""
+    """``macro-F1``, ``Hit@20`` or ``balanced accuracy on gender``."""
     name, at, k = score.partition("@")
-    return f"{METRICS.get(name, name)}@{k}" if at else SCORES.get(score, score)
+    if name == ALONG:
+        return f"balanced accuracy on {k}"
+    return f"{METRICS.get(name, name)}@{k}" if at else {**SCORES, **COMPONENTS}.get(score, score)
 
 
 def measured(measure: Measure | None, absent: str = MISSING) -> str:

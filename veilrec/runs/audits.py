@@ -16,6 +16,7 @@ from veilrec.interactions import Interactions
 from veilrec.probe import public, see
 from veilrec.protocol import State
 from veilrec.rounds import Federation
+from veilrec.runs.along import Along
 from veilrec.runs.lab import Audit, People, audit
 from veilrec.runs.presets import OWN, PRESETS, preset
 from veilrec.runs.touches import membership
@@ -37,11 +38,13 @@ class Examiner:
         data: The log; its attributes are the truth that attacks are judged by.
         audits: What is run.
         seed: Of known users and attackers.
+        along: What is run while a model is trained.
     """
 
     data: Interactions
     audits: Sequence[Audit]
     seed: int = 0
+    along: Along | None = None
 
     @classmethod
     def of(
@@ -52,7 +55,8 @@ class Examiner:
             return cls(data, (), seed)
         own = Audit(CUSTOM, threat, attacks) if attacks else replace(PRESETS[OWN], threat=threat)
         others = [_with(preset(name, threat.attributes), threat) for name in threat.also]
-        return cls(data, [own, *others] if threat.own or attacks else others, seed)
+        along = Along.of(data, threat, seed) if threat.along else None
+        return cls(data, [own, *others] if threat.own or attacks else others, seed, along)
 
     def check(self, federation: Federation) -> None:
         """Find out before any training whether there is anything to attack, and anything to attack it with.
@@ -64,7 +68,7 @@ class Examiner:
         there = torch.zeros(self.data.n_users, dtype=torch.bool)
         seats = known.seats[federation.able.cpu()]
         there[seats[seats >= 0]] = True
-        for one in self.audits:
+        for one in [*self.audits, *([self.along.audit] if self.along else [])]:
             goals = goals_of(people, one.threat, there)
             draws = itertools.product(goals, range(one.threat.repeats))
             trials = [trial_of(goal, one.threat, people.tags, self.seed, repeat) for goal, repeat in draws]
@@ -104,7 +108,7 @@ def _with(one: Audit, threat: Threat) -> Audit:
 
 def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Trial]) -> None:
     """Refuse an attack that has nothing to say about any attribute, as one on a part that is not there."""
-    blind = Seen(known, lambda: iter(()))
+    blind = Seen(known, lambda *parts: iter(()))
     for entry, one in attack.unfold().items():
         if trials and not any(one.answers(blind, trial.task) for trial in trials):
             goals = ", ".join(dict.fromkeys(trial.goal.name for trial in trials))

@@ -24,6 +24,8 @@ class Clock:
         owed: Seconds of checkpoints that no row has told of yet.
     """
 
+    reads = ()  # of an upload
+
     def __init__(self) -> None:
         self.round = self.cost = 0.0
         self.owed = 0.0

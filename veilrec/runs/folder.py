@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,9 @@ from torch import Tensor
 from veilrec.disk import Digest, atomic, digest, sweep, writing
 from veilrec.errors import BadInput, Corrupted
 from veilrec.evaluation import Scored
+from veilrec.heap import COUNT, padded
 from veilrec.interactions import Interactions
-from veilrec.params import Params
+from veilrec.params import KEPT, Params
 from veilrec.protocol import State
 from veilrec.result import Result
 from veilrec.rounds import Federation
@@ -118,13 +119,21 @@ def _state_of(folder: Path, round: int, start: State) -> State:
         tensors |= {f"devices/value/{name}": own.get(name) for name in columns}
     state = unflat(round, tensors, start)[0]
     for first in range(0, len(client) if shelved else 0, ROWS):
-        own, rows = (
-            Reader(folder / USERS),
-            (first, first + ROWS),
-        )  # opened anew: what was read counts as memory
-        values = {name: own.get(name, *rows) for name in columns}
-        state.devices.put(client[slice(*rows)].to(state.devices.slot.device), values)
+        some = client[first : first + ROWS].to(state.devices.slot.device)
+        state.devices.put(some, _columns_of(folder / USERS, columns, first))
     return state
+
+
+def _columns_of(path: Path, columns: Collection[str], first: int) -> Params:
+    """What the devices from `first` on hold, so many as are read at once."""
+    own = Reader(path)  # opened anew: what was read counts as memory
+    rows = [name for name in columns if name.startswith(KEPT) and name != COUNT]
+    values = {n: own.get(n, first, first + ROWS) for n in columns if n not in {*rows, COUNT}}
+    if not rows:
+        return values
+    count = own.get(COUNT)
+    begin, end = int(count[:first].sum()), int(count[: first + ROWS].sum())
+    return values | padded(count[first : first + ROWS], {name: own.get(name, begin, end) for name in rows})
 
 
 def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:

@@ -26,6 +26,8 @@ class Stop:
             which cannot be mistaken for the failure of a device.
     """
 
+    reads = ()  # of an upload
+
     def __init__(self, grace: float) -> None:
         self.asked = False
         self._over = self._closed = False

@@ -16,6 +16,7 @@ from veilrec.attacks.readings import covered, parts_of
 from veilrec.errors import BadInput
 from veilrec.params import part_of
 from veilrec.runs import verdict
+from veilrec.runs.components import components
 from veilrec.runs.trials import Goal, People, Trial, goals_of, trial_of
 from veilrec.runs.verdict import Tried
 from veilrec.threat import Threat
@@ -133,10 +134,11 @@ def _try(
         held = [_checked(name, next(inside), shape) for _ in trial.inner] if choosing else []
         outside = _outside(trial, held) if held else float("nan")
         grouped.setdefault(trial.goal.name, []).append((trial, _checked(name, score, shape), outside))
-    notes = attack.notes(seen)
     for runs in grouped.values():
-        goal, seconds = runs[0][0].goal, each * len(runs)
+        goal, seconds, notes = runs[0][0].goal, each * len(runs), {**attack.notes(seen)}
         with workers(1):  # many small sums: two threads would spend their time waiting for each other
+            if parts := components(seen, attack, [trial for trial, *_ in runs], people, threat):
+                notes["components"] = parts
             one = verdict.judged(name, attack, notes, goal, runs, people, threat, seconds, tested=tested)
         yield goal, one
 

@@ -91,6 +91,11 @@ class Ledger:
         """Whether every value that leaves is under noise whose worth is declared, also of those who post."""
         return not lacks(self)
 
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """What it looks at of an upload: all, where rows are charged for."""
+        return None if self.charges else ()
+
     def __call__(self, exchange: Exchange) -> None:
         """Count one chunk of one round."""
         cohort, values = exchange.received.cohort.cpu(), exchange.received.values

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from veilrec.attacks.attribute import AttributeInference
+from veilrec.attacks.dlg import DLG, iDLG
 from veilrec.attacks.one_hot import ColumnNorms
 from veilrec.errors import BadInput, nearest
 from veilrec.runs.lab import Audit
@@ -77,6 +78,13 @@ PRESETS = {
         "fedau2",
         replace(BARE, balanced=True, repeats=40, grants=("user_vectors",)),
         {"embeddings": AttributeInference("embeddings", classifiers=("mlp-fedau2",))},
+    ),
+    # §3.3, figure 4: one gradient of every user's adversary, as its authors match it, as we do, and read off.
+    # Nobody's label is needed; the tenth that is known only tells which of the three to go by.
+    "fedau2-gradients": Audit(
+        "fedau2-gradients",
+        replace(BARE, known=0.1, stratified=True, balanced=True),
+        {"DLG": DLG(starts=(1.0,), soft_label=False), "DLG-tries": DLG(), "iDLG": iDLG()},
     ),
 }
 

@@ -38,6 +38,11 @@ class Recorder:
         self._spool: _Spool | None = None
         self._loose: list[Path] = []  # rounds that are complete but perhaps not on the disk yet
 
+    @property
+    def reads(self) -> set[str]:
+        """What it looks at of an upload: what it will write down."""
+        return self._chosen if self.record.last else set()
+
     def __call__(self, exchange: Exchange) -> None:
         """Write one chunk of one round down."""
         if not self.record.last:

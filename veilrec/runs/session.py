@@ -12,6 +12,7 @@ from veilrec.disclosure import disclosures
 from veilrec.disk import digest
 from veilrec.evaluation import Scored, evaluate, popularity
 from veilrec.interactions import Interactions
+from veilrec.params import part_of
 from veilrec.probe import probe
 from veilrec.protocol import State
 from veilrec.result import Result, Utility
@@ -113,6 +114,7 @@ class Session:
             stop,
             self.progress,
             seconds,
+            along=self.examiner.along,
         )
 
     def _unlearnt(self, state: State) -> State:
@@ -144,7 +146,8 @@ class Session:
 
     def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:
         """The files of the selected state and of the transcript; checksums of what lies in the directory."""
-        recorder.probe(probe(self.federation, state))
+        wanted = {part_of(name) for name in recorder.reads}
+        recorder.probe(probe(self.federation, state, wanted))
         recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}

@@ -15,6 +15,7 @@ from veilrec.errors import BadInput, Corrupted, Interrupted
 from veilrec.params import Params
 from veilrec.protocol import State
 from veilrec.rounds import Federation
+from veilrec.runs.along import Along, unattacked
 from veilrec.runs.checkpoint import Checkpoints, Saved
 from veilrec.runs.clock import Clock
 from veilrec.runs.interrupt import GRACE, Stop
@@ -44,6 +45,7 @@ class Training:
         progress: Is told how far it is.
         seconds: Between two checkpoints; 0 for one after each round, None for none.
         rows: The metrics so far.
+        along: Attacks what is looked at, if anybody does.
     """
 
     federation: Federation
@@ -56,6 +58,7 @@ class Training:
     seconds: float | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
+    along: Along | None = None
 
     def __post_init__(self) -> None:
         fed = self.federation
@@ -106,7 +109,7 @@ class Training:
         watch = (self.traffic, self.ledger, self.recorder, self.clock, self._tell, self.stop)
         if not self._over(state):
             self.clock.begin()
-            rounds = self.federation.rounds(state, watch=watch, history=self.rows)
+            rounds = self.federation.rounds(state, watch=watch, history=unattacked(self.rows))
             with closing(self.recorder), closing(rounds):  # type: ignore[type-var]
                 for state, row in rounds:
                     self._finish(state, row)
@@ -144,8 +147,9 @@ class Training:
         looked = self.selection.metric in row
         row |= self.traffic.finish(state.posts)
         self.recorder.finish()
-        self.rows.append(row)
-        self.metrics.append(row)
+        found = self.along.look(self.federation, state) if looked and self.along else {}
+        self.rows.append({**row, **found})  # not in the row itself, by which a defence may stop
+        self.metrics.append({**row, **found})
         self.timing.append({"round": state.round, **self.clock.finish(looked=looked)})
         if self.selection.look(row):
             self.checkpoints.select(state, self._extra())
@@ -204,7 +208,7 @@ class Training:
         if self.selection.exhausted or state.round >= self.federation.plan.rounds or self._spent(state):
             return True
         defence = self.federation.defence
-        return state.round > defence.guards_from and defence.stop(state, list(self.rows))
+        return state.round > defence.guards_from and defence.stop(state, unattacked(self.rows))
 
     def _spent(self, state: State) -> bool:
         """Whether the next round would take somebody beyond the budget."""
@@ -215,6 +219,8 @@ class Training:
     def _tell(self, exchange: Exchange) -> None:
         self._done += len(exchange.received.cohort)
         self.progress("clients", self._done, self._cohort, None)
+
+    _tell.reads = ()  # type: ignore[attr-defined]  # of an upload
 
     @cached_property
     def _cohort(self) -> int:

@@ -23,7 +23,7 @@ __all__ = ["Tried", "attribute", "judged", "main_score", "told"]
 SURE = 0.05  # a finding has a permutation p-value below this
 FEWEST = 5  # targets of a group that gets a number of its own
 DIGITS = 4
-PAIRED = ("auc", "macro_f1", "micro_f1")  # scores that are kept for each resample of the users
+PAIRED = ("auc", "balanced_accuracy", "macro_f1", "micro_f1")  # kept for each resample of the users
 Answer = tuple[
     Trial, Tensor, float
 ]  # a trial, the scores for all users, and the score on held-out known users

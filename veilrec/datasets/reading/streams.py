@@ -19,7 +19,7 @@ from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
-PIECE = 32 << 20  # bytes at a time
+PIECE = 8 << 20  # bytes at a time
 DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 

@@ -1,0 +1,50 @@
+"""Helping: the steps of the networks that only a defence trains, beside those of the recommender."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from veilrec.defence import Defence
+from veilrec.model import Device
+from veilrec.params import Params
+from veilrec.steps import Stepper
+
+if TYPE_CHECKING:
+    from veilrec.local import Situation, Task
+
+__all__ = ["help_along", "helper_stepper"]
+
+
+def helper_stepper(defence: Defence) -> Stepper:
+    """How a defence's helper parts are stepped."""
+    return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
+
+
+def help_along(
+    task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
+) -> None:
+    """One step of the helper parts, in the rounds in which they are trained."""
+    names, helpers = task.helpers, task.defence.helpers
+    if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
+        return
+    leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
+    rest = {n: w for n, w in read.items() if n not in leaves}
+    with torch.enable_grad():
+        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, situation.axes())
+        slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
+    named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
+    helper_stepper(task.defence).step(params, _clipped(named, helpers.clip), state)
+
+
+def _clipped(slopes: Params, bound: float) -> Params:
+    """Gradients whose joint norm, for each client, is at most `bound` (0: as they are)."""
+    if not bound or not slopes:
+        return slopes
+    norms = torch.stack([torch.linalg.vector_norm(s.flatten(1), dim=1) for s in slopes.values()])
+    norm = torch.linalg.vector_norm(norms, dim=0)
+    if not bool((norm > bound).any()):
+        return slopes
+    factor = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
+    return {n: s * factor.reshape(-1, *(1 for _ in s.shape[1:])) for n, s in slopes.items()}

@@ -1,0 +1,179 @@
+"""FedRAP: what all devices know of an item, plus what one device adds to it.
+
+Paper: Li et al., "Federated Recommendation with Additive Personalization", ICLR 2024 (FedRAP); FedAU² (AAAI
+2026) protects it in a variant of its own.
+
+A score is an affine function of C_i + D_ui: C is one item table that all share, D_u is a table of residuals
+of the user's own. Two terms are added to the cross-entropy: μ · mean |C|, which keeps what is shared sparse,
+and −λ · MSE(D, C), which drives the two tables apart; both are means over the examples of a batch and over
+the columns. The paper grows both weights over the rounds; its code computes that growth and never uses it, so
+they are constant here. The second term has no bound: what it is worth is decided by rates and rounds.
+
+Under ``original`` the affine function is each user's own, and begins alike everywhere. FedAU² shares it and
+leaves the second term out. Then nothing that is learned of one item reaches another one of the same user: an
+item that is neither touched nor drawn is scored as for everybody, and one that was drawn as untouched is
+remembered as such. Where held-out items were never drawn they could be told from all others by that alone;
+here they are drawn like any other. Under either variant residuals that learn as fast as the rest learn the
+log by heart: give them a lower rate (``lr = { residual = …, default = … }``).
+
+The residual begins with zeros and is kept for rows that were touched (`Part`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from veilrec.clients import Batch
+from veilrec.errors import BadInput
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender
+from veilrec.models.layers import asked, bce, check_scale, check_widths
+from veilrec.models.pfedrec import Score
+from veilrec.params import Params, Part, Scope
+
+__all__ = ["FedRAP"]
+
+WEIGHTS = {"fedau2": (0.1, 0.0), "original": (0.1, 0.1)}  # of both terms, as each paper's code has them
+
+
+class FedRAP(Recommender):
+    """An item is a vector that all share plus one of the user's own; a score is an affine function of both.
+
+    A user is the residual, each row summed over its width, as FedAU² has it: a number for each item.
+
+    Args:
+        n_items: Rows of both tables.
+        n_seats: Users that one device has room for; each has residuals of its own.
+        dim: Width of the vectors.
+        variant: Whether all share one score function (``fedau2``) or each user has one (``original``).
+        sparsity: μ of mean |C|; the variant's where none is given.
+        apart: λ of −MSE(D, C); the variant's where none is given.
+        project: Width of the vector that stands for a user: residuals added up with fixed random signs; 0 for
+            one number an item.
+        scale: Standard deviation of fresh shared vectors.
+    """
+
+    def __init__(
+        self,
+        n_items: int,
+        n_seats: int = 1,
+        *,
+        dim: int = 32,
+        variant: Literal["fedau2", "original"] = "fedau2",
+        sparsity: float | None = None,
+        apart: float | None = None,
+        project: int = 0,
+        scale: float = 0.01,
+    ) -> None:
+        super().__init__()
+        check_widths(dim=dim)
+        if project:
+            check_widths(project=project)
+        self.scale = check_scale(scale)
+        usual = WEIGHTS[variant]
+        self.sparsity = _weight("sparsity", usual[0] if sparsity is None else sparsity)
+        self.apart = _weight("apart", usual[1] if apart is None else apart)
+        alone = variant == "original"
+        score = Part(Scope.PRIVATE, rows="user", alike=True) if alone else Part(Scope.SHARED)
+        item, residual = Part(Scope.SHARED, rows="item"), Part(Scope.PRIVATE, rows="item")
+        self.parts = {"item": item, "residual": residual, "score": score}
+        self.item = nn.Parameter(torch.empty(n_items, dim))
+        self.residual = nn.Parameter(torch.empty(n_items, n_seats, dim))
+        self.score = Score(n_seats if alone else 1, dim)
+        self.n_items, self.n_seats, self.dim = n_items, n_seats, project or n_items
+        self.signs = _signs(n_items, project) if project else None
+
+    def represent(self, batch: Batch) -> Tensor:
+        """``[seats, dim]``: of the local rows as they are now, and of all others as they were kept."""
+        here = self._summed(batch.rows, self.residual)
+        return here + batch.rest if batch.rest.shape[-1] else here
+
+    def recall(self, row: Tensor, kept: Params) -> Tensor:
+        return self._summed(row, kept["residual"])
+
+    def _summed(self, row: Tensor, residual: Tensor) -> Tensor:
+        """``[seats, dim]`` what rows ``[r]`` of the residual ``[r, seats, d]`` add to a user's vector."""
+        place = row.clamp(min=0)
+        each = residual.sum(-1) * (row >= 0)[:, None]  # [r, seats]
+        if self.signs is None:
+            wide = each.new_zeros(self.n_items, self.n_seats)
+            return wide.scatter_add(0, place[:, None].expand(-1, self.n_seats), each).mT
+        if self.signs.device != each.device or self.signs.dtype != each.dtype:
+            self.signs = self.signs.to(each.device, each.dtype)  # once: a run has one of each
+        return each.mT @ self.signs[place]
+
+    def loss(self, device: Device) -> Tensor:
+        batch = device.batch
+        index = torch.cat([batch.item[:, None], batch.negative], 1)  # [b, 1 + q]
+        user = batch.user[:, None].expand_as(index)
+        shared, own = self.item[index], self.residual[index, user]  # [b, 1 + q, d]
+        weight, bias = self._affine(self.score.weight, self.score.bias)
+        score = ((shared + own) * weight[user]).sum(-1) + bias[user]
+        terms = self.sparsity * shared.abs().mean(-1) - self.apart * (own - shared).square().mean(-1)
+        mean = (batch.weight * terms.mean(1)).sum() / batch.weight.sum().clamp(min=1)
+        return bce(score[:, 0], score[:, 1:], batch.weight) + mean
+
+    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
+        weight, bias = self._affine(self.score.weight, self.score.bias)  # [seats, d]
+        own = (self.residual * weight).sum(-1).mT  # [seats, items]
+        score = own + weight @ self.item.mT + bias[:, None]
+        return score if items is None else score.gather(1, items)
+
+    def cohort_loss(self, params: Params, devices: Device) -> Tensor:
+        batch, item, residual = devices.batch, params["item"], params["residual"]  # [c, l, d], [c, l, s, d]
+        loss = bce(*asked(self._scored(params), batch), batch.weight)
+        if not self.sparsity and not self.apart:
+            return loss
+        share = self._shares(batch, item.shape[1])  # [c, l, s]
+        if self.sparsity:
+            loss = loss + self.sparsity * (share.sum(2) * item.abs().mean(-1)).sum(1)
+        if self.apart:
+            far = (residual - item[:, :, None]).square().mean(-1)
+            loss = loss - self.apart * (share * far).sum((1, 2))
+        return loss
+
+    def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
+        score = self._scored(params)
+        return score if items is None else score.gather(2, items)
+
+    def _scored(self, params: Params) -> Tensor:
+        """``[c, seats, l]`` the score of every row; what is shared may come without the client axis."""
+        item, residual = params["item"], params["residual"]
+        weight, bias = self._affine(params["score.weight"], params["score.bias"], len(residual))
+        if self.n_seats == 1:
+            own = weight @ residual.flatten(2).mT
+        else:
+            own = torch.einsum("clsd,csd->csl", residual, weight)
+        return own + weight @ item.mT + bias[..., None]
+
+    def _affine(self, weight: Tensor, bias: Tensor, *clients: int) -> tuple[Tensor, Tensor]:
+        """The score function of every seat, ``[…, seats, d]`` and ``[…, seats]``, whether shared or not."""
+        seats = (*clients, self.n_seats)
+        return weight.expand(*seats, weight.shape[-1]), bias.expand(*seats)
+
+    def _shares(self, batch: Batch, length: int) -> Tensor:
+        """``[c, l, seats]`` what each row weighs, for each user, in the mean over the examples of a batch."""
+        c, b, q = batch.negative.shape
+        each = batch.weight / batch.weight.sum(1, keepdim=True).clamp(min=1) / (1 + q)
+        index = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1) * self.n_seats
+        index = index + torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
+        every = torch.cat([each, each.repeat_interleave(q, 1)], 1)
+        empty = every.new_zeros(c, length * self.n_seats)
+        return empty.scatter_add(1, index, every).reshape(c, length, self.n_seats)
+
+
+def _signs(n_items: int, width: int) -> Tensor:
+    """``[items, width]`` random signs over √width, the same everywhere: lengths are kept in the mean."""
+    words = Keys.seed(0).fold("fedrap").words(n_items, width)
+    return (words & 1).mul(2).sub(1).float() / math.sqrt(width)
+
+
+def _weight(name: str, value: float) -> float:
+    """The weight of a term, unless it is none."""
+    if not 0 <= value < math.inf:
+        raise BadInput(f"model.{name}", f"{value} is no weight", "give a number from 0 upwards")
+    return value

@@ -1,0 +1,115 @@
+"""FedVAE: a variational autoencoder of a user's row of interactions, all of whose weights are shared.
+
+Papers: Polato, "Federated Variational Autoencoder for Collaborative Filtering", IJCNN 2021; the model after
+Liang et al., "Variational Autoencoders for Collaborative Filtering", WWW 2018 (MultVAE).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from veilrec.clients import Batch
+from veilrec.errors import BadInput
+from veilrec.keys import Keys
+from veilrec.model import Device, Recommender
+from veilrec.models.layers import Dense, check_widths
+from veilrec.params import Part, Scope
+
+__all__ = ["FedVAE"]
+
+
+class FedVAE(Recommender):
+    """A row of interactions through a narrow code and back; the user is the row, and holds nothing else.
+
+    Every device moves every weight, so that a round is cheap where it is one gradient for all: let the plan
+    have one epoch and a batch as long as the longest log, and the protocol send gradients. Negatives are
+    not read: every item that is not in the row is one.
+
+    Args:
+        n_items: Length of a row.
+        n_seats: Users that one device has room for.
+        hidden: Width of the layer between items and code, on both sides.
+        dim: Width of the code.
+        dropout: Share of a row that is hidden from the encoder in training.
+        beta: Weight of KL(code ‖ N(0, I)) in the loss.
+        anneal: Rounds over which that weight grows from 0; 0 for none.
+    """
+
+    history = -1
+    dense = True
+
+    def __init__(
+        self,
+        n_items: int,
+        n_seats: int = 1,
+        *,
+        hidden: int = 600,
+        dim: int = 200,
+        dropout: float = 0.5,
+        beta: float = 0.2,
+        anneal: int = 0,
+    ) -> None:
+        super().__init__()
+        check_widths(hidden=hidden, dim=dim)
+        if not 0 <= dropout < 1:
+            raise BadInput("model.dropout", f"{dropout} is no share", "give a number from 0 up to below 1")
+        if beta < 0 or anneal < 0:
+            raise BadInput("model.beta", f"{beta} after {anneal} rounds", "give numbers from 0 upwards")
+        self.n_items, self.n_seats, self.dim = n_items, n_seats, dim
+        self.dropout, self.beta, self.anneal = dropout, beta, anneal
+        self.encoder, self.latent = Dense(n_items, hidden), Dense(hidden, 2 * dim)
+        self.decoder, self.output = Dense(dim, hidden), Dense(hidden, n_items)
+        self.parts = dict.fromkeys(("encoder", "latent", "decoder", "output"), Part(Scope.SHARED))
+
+    def loss(self, device: Device) -> Tensor:
+        """Minus the log-likelihood of the row plus β times the divergence, for each of its items.
+
+        A mean over the device's users: one with a long row counts as much as one with a short one.
+        """
+        row, keys = self._row(device.batch), device.keys.fold("vae")  # [seats, items]
+        mean, spread = self._code(self._dropped(_unit(row), keys.fold("dropout")))
+        noise = keys.fold("code").normal(*mean.shape, dtype=mean.dtype)
+        log = self._decode(mean + (spread / 2).exp() * noise).log_softmax(-1)
+        divergence = -0.5 * (1 + spread - mean.square() - spread.exp()).sum(-1)  # [seats]
+        items, there = row.sum(-1), row.amax(-1)  # [seats] how many, and whether any
+        each = (self._weight(device.round) * divergence - (row * log).sum(-1)) / items.clamp(min=1)
+        return (each * there).sum() / there.sum().clamp(min=1)
+
+    def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
+        logits = self._decode(self.represent(batch))
+        return logits if items is None else logits.gather(-1, items.expand(len(logits), -1))
+
+    def represent(self, batch: Batch) -> Tensor:
+        """``[seats, dim]`` the mean of the code."""
+        return self._code(_unit(self._row(batch)))[0]
+
+    def _row(self, batch: Batch) -> Tensor:
+        """``[seats, items]`` 1 where the user touched the item."""
+        item = batch.rows[batch.history.clamp(min=0)].clamp(min=0)
+        there = (batch.history >= 0).to(batch.weight.dtype)
+        empty = there.new_zeros(len(there), self.n_items)
+        return empty.scatter_add(-1, item, there)
+
+    def _dropped(self, row: Tensor, keys: Keys) -> Tensor:
+        if not self.dropout:
+            return row
+        kept = keys.uniform(*row.shape, dtype=row.dtype) >= self.dropout
+        return row * kept / (1 - self.dropout)
+
+    def _code(self, row: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the code, ``[seats, dim]`` each."""
+        mean, spread = self.latent(torch.tanh(self.encoder(row))).split(self.dim, -1)
+        return mean, spread
+
+    def _decode(self, code: Tensor) -> Tensor:
+        """``[seats, items]`` logits."""
+        return self.output(torch.tanh(self.decoder(code)))  # type: ignore[no-any-return]
+
+    def _weight(self, round: Tensor) -> Tensor | float:
+        return self.beta * (round / self.anneal).clamp(max=1) if self.anneal else self.beta
+
+
+def _unit(row: Tensor) -> Tensor:
+    """Rows of length 1; an empty one stays empty."""
+    return row / row.square().sum(-1, keepdim=True).sqrt().clamp(min=1)
