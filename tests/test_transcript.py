@@ -17,7 +17,9 @@ from veilrec.errors import BadInput, Corrupted
 from veilrec.interactions import Interactions
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
+from veilrec.models.fedvae import FedVAE
 from veilrec.params import Rows
+from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.runs.recorder import Recorder
 from veilrec.transcript import Record, Transcript
@@ -199,3 +201,32 @@ def test_a_round_that_was_not_kept(tmp_path: Path) -> None:
     seen, _ = listen(small(), tmp_path, Record(last=1))
     with pytest.raises(BadInput, match="was not kept"):
         seen.exchange(1)
+
+
+def test_large_weights_are_kept_only_by_name() -> None:
+    fed = federation(phones(ragged((3, 4), 200)), FedNCF(200, 1, dim=256, head=(200,)))
+    schema = fed.protocol.schema(fed.model)
+    assert Record(last=1).chosen(schema) == {"mlp1.bias", "mlp2.weight", "mlp2.bias"}
+    assert Record(("mlp1",), last=1).chosen(schema) == {"mlp1.weight", "mlp1.bias"}
+
+
+def test_of_a_dense_model_it_holds_what_each_device_sent(tmp_path: Path) -> None:
+    """The rest is summed over devices on the way, and nobody kept it anyway."""
+    protocol = FedAvg(sends="gradients", server="adam", server_lr=0.01)
+    clients, seen = phones(ragged((3, 4, 6, 9), 100)), list[Exchange]()
+    fed = federation(clients, FedVAE(100, hidden=7, dim=2), protocol, rounds=2, batch=64, negatives=0)
+    notes = recorder(fed, tmp_path, Record(("latent",), last=2))
+    for _ in fed.rounds(fed.start(), watch=[notes]):
+        notes.finish()
+    notes.merge(tmp_path / "transcript.safetensors", 2)
+    for _ in fed.rounds(fed.start(), watch=[seen.append]):
+        pass
+    names, kept = {"latent.weight", "latent.bias"}, Transcript.open(tmp_path / "transcript.safetensors")
+    for read, lived in zip(map(kept.exchange, kept.rounds), seen, strict=True):
+        assert read.received.values.keys() == names
+        for name in names:
+            one, other = read.received.values[name], lived.received.values[name]
+            assert isinstance(one, torch.Tensor)
+            assert isinstance(other, torch.Tensor)
+            assert torch.allclose(one, other, atol=1e-6)
+            assert float(other.abs().max()) > 1e-4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, told
 from veilrec.models.fedmf import FedMF
 from veilrec.params import Params
+from veilrec.recipe import Recipe
 
 DIM = 3
 
@@ -203,3 +205,34 @@ def test_settings_that_mean_nothing_are_refused(options: dict[str, Any], where: 
 def test_an_attribute_that_is_not_there_is_named() -> None:
     with pytest.raises(BadInput, match="gander"):
         federation(phones(checkerboard()), FedMF(24, dim=3), defence=FedAU2(attributes=("gander",)))
+
+
+RECIPE = """
+[data]
+name = "synthetic"
+users = 40
+items = 30
+[model]
+name = "FedMF"
+dim = 4
+[[defence]]
+name = "fedau2"
+attributes = ["gender"]
+[protocol]
+name = "FedAvg"
+sends = "gradients"
+server = "adam"
+server_lr = { default = 0.01, adversary_gender = 0.02 }
+[plan]
+rounds = 2
+"""
+
+
+def test_a_recipe_may_give_the_adversary_a_rate_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(RECIPE)
+    fed = Recipe.load(path).experiment().federation()
+    assert "adversary_gender" in fed.model.parts
+    path.write_text(RECIPE.replace("adversary_gender = 0.02", "adversary_age = 0.02"))
+    with pytest.raises(BadInput, match="adversary_age"):
+        Recipe.load(path)

@@ -13,19 +13,21 @@ from veilrec.result import Result
 
 __all__ = ["learning", "time", "traffic"]
 
+ALONG = "bacc@"  # before an attribute: what an attack found at each look at validation items
 POINTS = 300  # of one curve; a thousand rounds look the same
 UNITS = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 NOT_PHASES = {"total", "peak_bytes"}
 
 
 def learning(family: Family) -> Chart:
-    """The metric that selects, and the loss, round by round."""
+    """The metric that selects, the loss, and attacks that were run along, round by round."""
     variants: list[Variant] = []
     tables: list[Table] = []
-    for name, words_of in (
-        (family.metric, f"{family.metric} on validation items"),
-        ("loss", "training loss"),
-    ):
+    shown = {family.metric: f"{family.metric} on validation items", "loss": "training loss"}
+    along = sorted({name for arm in family.arms for _, run in arm.runs for name in run.curves})
+    attacked = [name.removeprefix(ALONG) for name in along if name.startswith(ALONG)]
+    shown |= {f"{ALONG}{who}": f"balanced accuracy of the attack on {who}" for who in attacked}
+    for name, words_of in shown.items():
         traces = [trace for arm in family.arms for trace in _curves(arm, name)]
         if traces:
             tables.append(_curve_table(family, name, len(variants)))
