@@ -52,7 +52,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedVAE": [{"hidden": 9, "dropout": 0.0, "beta": 0.0}, {"hidden": 5, "anneal": 4}],
     "FedAU2": [
         {"trigger": "continuous", "head": "vae", "attributes": ("gender",), "hidden": 5, "each": "step"},
-        {"trigger": "pretrain", "head": "plain", "strength": 3.0},
+        {"head": "plain", "strength": 3.0},
         {"trigger": "global", "weight": 0.5, "variance": 0.5},
     ],
     "GaussianPosthoc": [{"parts": {"user": 0.5, "mlp1": 0.1}}],

@@ -134,7 +134,7 @@ def test_nothing_ends_training_in_the_warm_up(tmp_path: Path) -> None:
 def test_a_warm_up_as_long_as_the_plan_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     for warm_up in (7, 9):
         experiment = Experiment(checkerboard(), MODEL, defence=Late(warm_up), plan=WARM)
-        with pytest.raises(BadInput, match=rf"^defence\.warm_up: of 7 rounds none .* after {warm_up}; "):
+        with pytest.raises(BadInput, match=rf"^defence: of 7 rounds none .* after {warm_up}; "):
             experiment.run(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

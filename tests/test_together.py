@@ -29,6 +29,13 @@ def fed_of(defence: Defence | None = None, protocol: FedAvg = GRADIENTS, **plan:
     return federation(phones(checkerboard()), FedVAE(24, hidden=7, dim=4), protocol, defence, **settings)
 
 
+class Batched(Push):
+    """A penalty in a form for a cohort, which reads the client axis of all weights."""
+
+    def cohort_penalty(self, model: Any, params: Any, devices: Any, axes: Any) -> torch.Tensor:
+        return params["encoder.bias"].sum(1)  # type: ignore[no-any-return]
+
+
 class Sees:
     """A watch that says what it looks at, and keeps what it was shown."""
 
@@ -75,7 +82,7 @@ def test_what_a_watch_reads_comes_device_by_device() -> None:
         ("two passes are two gradients", {"epochs": 2}),
         ("two steps are two gradients", {"batch": 2}),
         ("uploads are changed one by one", {"defence": Add()}),
-        ("a batched penalty wants copies", {"defence": chain(FedAU2(), Add())}),
+        ("a batched penalty wants copies", {"defence": chain(FedAU2(), Batched())}),
     ],
 )
 def test_it_is_taken_only_where_it_is_equal(why: str, changes: dict[str, Any]) -> None:

@@ -63,7 +63,6 @@ class Defence:
 
     helpers: ClassVar[HelperSteps] = HelperSteps()
     watches: ClassVar[tuple[str, ...]] = ()  # metrics of validation that `stop` reads
-    sums: ClassVar[bool] = False  # whether a batched penalty takes weights that are the same for all
 
     @property
     def guards_from(self) -> int:

@@ -133,7 +133,7 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
             measured = {name: slopes.pop(name) for name in gradient if name in slopes}
             if step == 0:  # from here on devices differ in what they were sent alike
                 params = {n: w.clone() if n in alike else w for n, w in params.items()}
-            _measure(gradient, measured, share, places, task.together)
+            _measure(gradient, measured, share, places, task)
             task.stepper.step(params, slopes, state, places)
             step += 1
         if task.defence.acts("after_epoch"):
@@ -227,13 +227,14 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
     return read
 
 
-def _measure(
-    gradient: Params, slopes: Params, share: Tensor, places: Params, together: Collection[str]
-) -> None:
+def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: Task) -> None:
     """Add a step's share to the gradients of what is held still; of a sum, this is the only step."""
     for name, slope in slopes.items():
-        if name in together:
+        if name in task.together:
             gradient[name] += slope
+            continue
+        if task.names[name].adds:
+            gradient[name][: len(slope)] += slope
             continue
         part = slope * share.reshape(-1, *(1 for _ in slope.shape[1:]))
         if name in places:

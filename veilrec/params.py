@@ -54,12 +54,15 @@ class Part:
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
         alike: True where every device begins with the same weights: private score functions that begin apart
             would each read the items in their own way, and little could be learned in common.
+        adds: True where a gradient that is sent is the sum over the steps of a round, and no mean over its
+            examples: of a network whose loss is not one of examples.
     """
 
     scope: Scope
     rows: Literal["user", "item"] | None = None
     helper: bool = False
     alike: bool = False
+    adds: bool = False
 
 
 Parts = Mapping[str, Part]

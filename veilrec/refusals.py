@@ -33,7 +33,7 @@ def refuse(
             raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
     if 0 < defence.guards_from >= plan.rounds:
         what = f"of {plan.rounds} rounds none is left that it guards after {defence.guards_from}"
-        raise BadInput("defence.warm_up", what, "give less, or more plan.rounds")
+        raise BadInput("defence", what, "let it begin earlier, or give more plan.rounds")
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
     if lacking := [name for name in defence.watches if name not in measured]:
         raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))

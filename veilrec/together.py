@@ -32,7 +32,8 @@ def summed(federation: Federation, read: Collection[str] | None) -> frozenset[st
     """The SHARED weights of which only the sum over devices is needed; `read` are looked at one by one."""
     model, plan = federation.model, federation.plan
     once = plan.epochs == 1 and max(federation.clients.sizes, default=0) <= plan.batch
-    if read is None or not (model.dense and once and federation.protocol.sums() and lets(federation.defence)):
+    sums = federation.protocol.sums() and federation.protocol.packs_as_is
+    if read is None or not (model.dense and once and sums and lets(federation.defence)):
         return frozenset()
     return frozenset(n for n in model.names(Scope.SHARED) if n not in read and _plain(model, n))
 
@@ -41,7 +42,7 @@ def lets(defence: Defence) -> bool:
     """Whether a defence leaves uploads alone, and has no batched form that expects a copy for each device."""
     several = getattr(defence, "of", (defence,))
     acts = any(defence.acts(hook) for hook in ("after_epoch", "on_upload", "publish", "helper_loss"))
-    return not acts and all(one.sums or not overrides(one, Defence, "cohort_penalty") for one in several)
+    return not acts and not any(overrides(one, Defence, "cohort_penalty") for one in several)
 
 
 def read_by(watches: Iterable[Callable[..., Any]]) -> set[str] | None:

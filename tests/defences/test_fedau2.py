@@ -21,6 +21,8 @@ from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, told
 from veilrec.models.fedmf import FedMF
 from veilrec.params import Params
+from veilrec.probe import see, user_vectors
+from veilrec.protocols.fedavg import FedAvg
 from veilrec.recipe import Recipe
 
 DIM = 3
@@ -194,6 +196,7 @@ def told_apart(vectors: Tensor, kinds: Tensor) -> float:
         ({"variance": math.inf}, "variance"),
         ({"hidden": 0}, "hidden"),
         ({"pretrain": 5}, "pretrain"),
+        ({"trigger": "pretrain"}, "pretrain"),
         ({"tau": -0.1}, "tau"),
     ],
 )
@@ -236,3 +239,38 @@ def test_a_recipe_may_give_the_adversary_a_rate_of_its_own(tmp_path: Path) -> No
     path.write_text(RECIPE.replace("adversary_gender = 0.02", "adversary_age = 0.02"))
     with pytest.raises(BadInput, match="adversary_age"):
         Recipe.load(path)
+
+
+def sent(batch: int, each: Any) -> Params:
+    """The gradients that a device of ten events sends of its adversary, in steps of so many events."""
+    log = ragged((10, 10, 10), 24)
+    defence = FedAU2(head="plain", hidden=4, trigger="global", attributes=("gender",), each=each)
+    protocol = FedAvg(sends="gradients", server="adam", server_lr=0.01)
+    plan = {"batch": batch, "negatives": 1, "precision": "float64", "lr": 0.0}
+    fed = federation(phones(log), FedMF(24, dim=DIM), protocol, defence, **plan)
+    (exchange,) = see(fed, fed.start()).probe()
+    values = exchange.received.values
+    return {n: v for n, v in values.items() if n.startswith("adversary") and isinstance(v, Tensor)}
+
+
+def test_the_adversary_is_sent_the_whole_gradient_however_many_steps_there_are() -> None:
+    for each in ("round", "step"):
+        one, several = sent(64, each), sent(4, each)
+        assert all(largest(one[name], several[name]) < 1e-12 for name in one)
+        assert float(one["adversary_gender.hidden.bias"].abs().max()) > 1e-6
+
+
+def test_the_first_layer_tells_the_vector() -> None:
+    """Why the docstring warns: ∇W[:, k] / ∇b[k] is the user's vector, noise in the last layer or not."""
+    defence = FedAU2(hidden=8, attributes=("gender",))
+    protocol = FedAvg(sends="gradients", server="adam", server_lr=0.01)
+    fed = federation(phones(checkerboard()), FedMF(24, dim=DIM), protocol, defence, precision="float64")
+    state = fed.start()
+    (exchange,) = see(fed, state).probe()
+    weight, bias = (exchange.received.values[f"adversary_gender.hidden.{n}"] for n in ("weight", "bias"))
+    assert isinstance(weight, Tensor)
+    assert isinstance(bias, Tensor)
+    best = bias.abs().argmax(1)
+    found = weight[torch.arange(len(best)), :, best] / bias[torch.arange(len(best)), best][:, None]
+    seats = fed.clients.seats[exchange.received.cohort][:, 0]
+    assert torch.allclose(found, user_vectors(fed, state)[seats], atol=1e-9)

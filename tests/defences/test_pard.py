@@ -340,7 +340,7 @@ def test_validation_chooses_among_rounds_that_are_guarded() -> None:
 def test_a_warm_up_as_long_as_the_plan_is_refused() -> None:
     fed_of(PARD(warm_up=2), rounds=3)
     for rounds in (1, 2):
-        with pytest.raises(BadInput, match=r"^defence\.warm_up: of \d rounds none is left"):
+        with pytest.raises(BadInput, match=r"^defence: of \d rounds none is left"):
             fed_of(PARD(warm_up=2), rounds=rounds)
 
 

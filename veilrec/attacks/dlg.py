@@ -10,6 +10,7 @@ away, and not the truth: against the truth the attack then scores as well as the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vjp, vmap
 
-from veilrec.attack import Attack, Seen, Task
+from veilrec.attack import Attack, Public, Seen, Task
 from veilrec.attacks.gradients import Slopes, blocks, check, heads_of, part_for, slopes, source, there
 from veilrec.attacks.heads import Head
 from veilrec.errors import BadInput
@@ -56,6 +57,11 @@ class _OnGradient(Attack):
         if seen.public is None or not there(seen, part) or self.attribute not in ("", task.attribute):
             return False
         return Head.of(seen.public, part).classes == task.classes
+
+    def refuses(self, public: Public | None, grants: Collection[str]) -> str:
+        if public is None or public.seats.shape[1] == 1:
+            return ""
+        return "a client's gradient is that of all its users together; attack a federation of phones"
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         parts = heads_of(seen, self.part)
@@ -214,7 +220,8 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
                 sums = gradient[head.last.bias][:, : head.classes]
             else:
                 sums = head.class_rows(gradient).sum(2)
-            scores[user.cpu()] = -sums.double().cpu()
+            # Against the mean of the rows: a score that is read alone, as AUC reads one, has heard of all.
+            scores[user.cpu()] = (sums.mean(1, keepdim=True) - sums).double().cpu()
         return scores
 
 

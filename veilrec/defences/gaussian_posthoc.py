@@ -3,7 +3,7 @@
 Paper: Li et al., "FedAU²: Attribute Unlearning for User-Level Federated Recommender Systems with Adaptive and
 Robust Adversarial Training", AAAI 2026: its rows "APM" were most likely made so. It is not the mechanism of
 the paper that it names, which is `apm`.
-Acts at: unlearn.
+Acts at: attach, unlearn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, nearest
 from veilrec.keys import Keys
+from veilrec.model import Recommender
 from veilrec.params import KEPT, Params, part_of
 from veilrec.protocol import State
 
@@ -49,12 +50,16 @@ class GaussianPosthoc(Defence):
             if not 0 <= scale < math.inf:
                 raise BadInput(f"defence.parts.{name}", f"{scale} is no deviation", "give 0 or more")
 
+    def attach(self, model: Recommender) -> Recommender:
+        """The model as it is, if it has what is to get noise."""
+        for part in self.parts:
+            if part not in model.parts:
+                fix = nearest(part, model.parts)
+                raise BadInput("defence.parts", f'the model has no part "{part}"', fix)
+        return model
+
     def unlearn(self, state: State, federation: Federation) -> State:
         """The same state with noise."""
-        for part in self.parts:
-            if part not in federation.model.parts:
-                fix = nearest(part, federation.model.parts)
-                raise BadInput("defence.parts", f'the model has no part "{part}"', fix)
         keys, devices = federation.keys.fold("posthoc"), state.devices.copy()
         for cohort in devices.clients().split(BLOCK):
             tags = federation.clients.tags[cohort]

@@ -35,9 +35,8 @@ KINDS: dict[str, tuple[str, Callable[[Result], float], str]] = {
     "seconds": ("seconds a round (machine as it was)", _seconds, "{:.3g}"),
     "up": ("bytes up, a client and round", lambda run: float(run.traffic["up"]["mean"]), "{:,.0f}"),
     "down": ("bytes down, a client and round", lambda run: float(run.traffic["down"]["mean"]), "{:,.0f}"),
-    "peak": ("memory at its peak, MB", lambda run: float(run.timing["peak_bytes"]) / 1e6, "{:,.0f}"),
 }
-TIMED = ("seconds", "peak")  # what a machine has its part in
+TIMED = ("seconds",)  # what a machine has its part in
 HEAD = [word for label, *_ in KINDS.values() for word in (label, "times")]
 
 

@@ -126,7 +126,7 @@ class Training:
         """
         if state.round <= self.federation.defence.guards_from:
             what = f"it is spent after round {state.round}, and no state until then is guarded"
-            raise BadInput("plan.budget", what, "give more, or less defence.warm_up")
+            raise BadInput("plan.budget", what, "give more, or let the defence begin earlier")
         if self.selection.round in (0, state.round):
             return state
         blank = torch.full_like(state.devices.slot, -1)
