@@ -36,7 +36,7 @@ def row_of(scene: Scene, client: int) -> Tensor:
 
 
 @pytest.mark.parametrize(("beta", "anneal", "weight"), [(0.0, 0, 0.0), (0.3, 0, 0.3), (0.3, 12, 0.075)])
-def test_the_loss_is_that_of_the_paper(beta: float, anneal: int, weight: float) -> None:
+def test_the_loss_is_multvaes_for_each_item_of_the_row(beta: float, anneal: int, weight: float) -> None:
     scene = scene_of(dropout=0.0, beta=beta, anneal=anneal)  # in round 3
     losses = scene.mapped(type(scene.model).loss)
     for client in range(len(losses)):
