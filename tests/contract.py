@@ -55,7 +55,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"head": "plain", "strength": 3.0},
         {"trigger": "global", "weight": 0.5, "variance": 0.5},
     ],
-    "GaussianPosthoc": [{"parts": {"user": 0.5, "mlp1": 0.1}}],
+    "GaussianPosthoc": [{"parts": {"user": 0.5, "item": 0.1}}],
     "UCFedRec": [{"strength": 0.5, "hidden": (5,), "attributes": ("gender",)}],
     "FedNews": [{"rows": "touched", "scale": 0.033}],
     "FDPMF": [{"epsilon": 0.4, "sensitivity": 2.0}],

@@ -104,7 +104,11 @@ RECIPES = {
         [],
         'a.toml:2: model.scopes.user: "secret" is not allowed; ',
     ),
-    "a private item table": ('[model.scopes]\nitem = "private"\n', [], "a.toml:1: model: item table"),
+    "a private item table": (
+        '[model.scopes]\nitem = "private"\n',
+        [],
+        "a.toml:2: model.scopes.item: an item table; ",
+    ),
     "a model without width": ("[model]\ndim = -1\n", [], "a.toml:2: model.dim: -1 is no width"),
     "a head without layers": ('[model]\nname = "FedNCF"\nhead = []\n', [], "a.toml:3: model.head: "),
     "gradients for nobody": (

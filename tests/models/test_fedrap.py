@@ -368,6 +368,7 @@ def test_a_defence_in_the_loop_gives_the_same_in_any_chunk(project: int) -> None
 OTHERWISE: dict[str, dict[str, Any]] = {
     "APM": {"components": {"score": "mlp2"}},
     "Gaussian": {"parts": ()},
+    "GaussianPosthoc": {"parts": {"residual": 0.1}},
 }  # fit for its parts
 
 
