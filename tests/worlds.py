@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec.clients import Clients
+from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.none import Undefended
 from veilrec.interactions import Interactions
@@ -67,6 +67,22 @@ def log_of(*events: tuple[int, int, int], users: int = 0, items: int = 0, **rest
     user_ids = [f"u{k}" for k in range(users or int(user.max()) + 1)]
     item_ids = [f"i{k}" for k in range(items or int(item.max()) + 1)]
     return Interactions.build(user, item, user_ids, item_ids, time=time, **rest)
+
+
+def batch(item: list[int], negative: list[list[int]], n_items: int = 3) -> Batch:
+    """A step of the only user of a device that holds all items, written by hand."""
+    none = torch.zeros(1, 0, dtype=torch.int64)
+    return Batch(
+        rows=torch.arange(n_items),
+        user=torch.zeros(len(item), dtype=torch.int64),
+        item=torch.tensor(item),
+        negative=torch.tensor(negative),
+        weight=torch.ones(len(item)),
+        history=none,
+        features=none.float(),
+        attributes={},
+        consents={},
+    )
 
 
 def phones(log: Interactions, consent: float = 0.0) -> Clients:

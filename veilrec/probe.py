@@ -17,7 +17,7 @@ from veilrec import keepsakes, serving
 from veilrec.attack import Granted, Public, Seen
 from veilrec.clients import Batch
 from veilrec.model import Recommender, bind
-from veilrec.params import Params, Scope, part_of
+from veilrec.params import Scope, part_of
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.together import summed, weights_of
@@ -25,7 +25,7 @@ from veilrec.transcript import Transcript
 from veilrec.uploads import Exchange
 from veilrec.workers import workers
 
-__all__ = ["probe", "public", "see", "tables", "user_vectors", "withheld"]
+__all__ = ["probe", "public", "see", "user_vectors", "withheld"]
 
 BLOCK = 256  # clients whose vectors are computed at once
 
@@ -84,7 +84,7 @@ def user_vectors(federation: Federation, state: State) -> Tensor:
 def withheld(federation: Federation, state: State) -> Tensor:
     """``[users, d]`` what devices keep of each user, side by side, as the state has it; else no columns.
 
-    Item tables of a device's own are not among it: what stands for a user is made of them, see `tables`.
+    Item tables of a device's own are not among it: what stands for a user is made of them.
     """
     names, clients = public(federation).withheld, federation.clients
     users, rows = [], []
@@ -94,17 +94,6 @@ def withheld(federation: Federation, state: State) -> Tensor:
         rows.append(torch.cat([own[name].reshape(*seats.shape, -1).cpu() for name in names], 2)[seats >= 0])
     found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
     return found.index_copy(0, torch.cat(users), torch.cat(rows)) if rows else found
-
-
-def tables(federation: Federation, state: State) -> Iterator[tuple[Tensor, Params]]:
-    """Item tables that devices keep to themselves, whole, of some clients ``[c]`` at a time, by name.
-
-    ``[c, items, …]``, zero where a row was never touched: all clients' together would be too much to hold.
-    """
-    model = federation.model
-    names = [n for n in keepsakes.names_of(model) if not model.parts[part_of(n)].helper]
-    for cohort in _cohorts(federation) if names else ():
-        yield cohort, keepsakes.whole(model, state.devices, cohort, names)
 
 
 def _cohorts(federation: Federation) -> Iterator[Tensor]:

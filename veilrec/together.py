@@ -8,7 +8,6 @@ the sum of the losses: equal to the sum of the copies' up to rounding, and as ch
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +63,7 @@ def weights_of(model: Recommender, parts: Collection[str] | None) -> set[str] | 
 def apart(model: Recommender, together: Collection[str]) -> int:
     """How many values of a dense model each device has a copy of."""
     names = [n for n in model.names(Scope.SHARED) if n not in together] if model.dense else []
-    return sum(math.prod(model.get_parameter(name).shape) for name in names)
+    return sum(model.get_parameter(name).numel() for name in names)
 
 
 def check(uploads: Uploads, schema: Schema) -> None:

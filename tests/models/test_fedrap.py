@@ -13,7 +13,19 @@ from torch import Tensor
 
 from tests.contract import Case, cases
 from tests.test_node import uploads_agree
-from tests.worlds import SHORT, checkerboard, everyone, federation, held, largest, phones, ragged, run, silos
+from tests.worlds import (
+    SHORT,
+    batch,
+    checkerboard,
+    everyone,
+    federation,
+    held,
+    largest,
+    phones,
+    ragged,
+    run,
+    silos,
+)
 from veilrec import keepsakes, serving
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
@@ -26,7 +38,7 @@ from veilrec.models.fedrap import FedRAP
 from veilrec.params import ROW, Params, Rows, Scope
 from veilrec.plan import Plan
 from veilrec.portion import Portion
-from veilrec.probe import tables, user_vectors
+from veilrec.probe import user_vectors
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
@@ -34,21 +46,6 @@ from veilrec.uploads import Exchange
 
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 ITEMS, DIM = 120, 3
-
-
-def batch(item: list[int], negative: list[list[int]], n_items: int = 3) -> Batch:
-    none = torch.zeros(1, 0, dtype=torch.int64)
-    return Batch(
-        rows=torch.arange(n_items),
-        user=torch.zeros(len(item), dtype=torch.int64),
-        item=torch.tensor(item),
-        negative=torch.tensor(negative),
-        weight=torch.ones(len(item)),
-        history=none,
-        features=none.float(),
-        attributes={},
-        consents={},
-    )
 
 
 def by_hand(**options: Any) -> FedRAP:
@@ -261,13 +258,13 @@ def test_users_of_a_silo_have_residuals_of_their_own() -> None:
     clients = silos(ragged((*SHORT, 4), ITEMS), 3)
     fed = fed_of(clients, optimiser="sgd", epochs=1)
     state = run(fed)
-    for cohort, own in tables(fed, state):
-        for place, k in enumerate(cohort.tolist()):
-            for seat, user in enumerate(clients.seats[k].tolist()):
-                touched = own["residual"][place, :, seat].any(1)
-                mine = clients.log.item[clients.log.user == user] if user >= 0 else torch.zeros(0).long()
-                assert bool(touched[mine].all())
-                assert int(touched.sum()) <= 5 * len(mine)  # the negatives of this user's events
+    own = keepsakes.whole(fed.model, state.devices, everyone(fed), ["residual"])["residual"]
+    for k, seats in enumerate(clients.seats.tolist()):
+        for seat, user in enumerate(seats):
+            touched = own[k, :, seat].any(1)
+            mine = clients.log.item[clients.log.user == user] if user >= 0 else torch.zeros(0).long()
+            assert bool(touched[mine].all())
+            assert int(touched.sum()) <= 5 * len(mine)  # the negatives of this user's events
 
 
 def test_only_a_few_whole_tables_are_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +283,6 @@ def test_only_a_few_whole_tables_are_held_at_once(monkeypatch: pytest.MonkeyPatc
     after = {**fed.evaluate(state).values, "vectors": user_vectors(fed, state)}
     assert max(seen) == 2
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert sum(len(cohort) for cohort, _ in tables(fed, state)) == len(fed.clients)
 
 
 @dataclass(frozen=True)

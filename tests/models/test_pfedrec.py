@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.worlds import (
+    batch,
     checkerboard,
     digest,
     everyone,
@@ -23,7 +24,7 @@ from tests.worlds import (
     silos,
 )
 from veilrec import serving
-from veilrec.clients import Batch, Clients
+from veilrec.clients import Clients
 from veilrec.errors import BadInput
 from veilrec.evaluation import Evaluation
 from veilrec.keys import Keys
@@ -39,21 +40,6 @@ from veilrec.rounds import Federation
 from veilrec.workers import workers
 
 RATES = {"item": 0.7, "default": 0.3}
-
-
-def batch(item: list[int], negative: list[list[int]]) -> Batch:
-    none = torch.zeros(1, 0, dtype=torch.int64)
-    return Batch(
-        rows=torch.arange(3),
-        user=torch.zeros(len(item), dtype=torch.int64),
-        item=torch.tensor(item),
-        negative=torch.tensor(negative),
-        weight=torch.ones(len(item)),
-        history=none,
-        features=none.float(),
-        attributes={},
-        consents={},
-    )
 
 
 def by_hand() -> PFedRec:

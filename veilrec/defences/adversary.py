@@ -16,9 +16,19 @@ from torch import Tensor, nn
 
 from veilrec.keys import Keys
 
-__all__ = ["Adversary", "Head"]
+__all__ = ["Adversary", "Head", "mean_over", "part_named"]
 
 Head = Literal["dsvae", "vae", "plain"]
+
+
+def part_named(prefix: str, attribute: str) -> str:
+    """The part that guesses an attribute; a dot would end its name."""
+    return prefix + attribute.replace(".", "_")
+
+
+def mean_over(each: Tensor, who: Tensor) -> Tensor:
+    """The mean of ``each [seats]`` over some of them; 0 where there is nobody."""
+    return (each * who).sum() / who.sum().clamp(min=1)
 
 
 class Linear(nn.Module):

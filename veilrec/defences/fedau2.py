@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.func import grad
 
 from veilrec.defence import Defence, guarded
-from veilrec.defences.adversary import Adversary, Head
+from veilrec.defences.adversary import Adversary, Head, mean_over, part_named
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, with_part
@@ -92,7 +92,7 @@ class FedAU2(Defence):
         for name, classes in guarded(model, self.attributes).items():
             adversary = Adversary(model.dim, classes, self.hidden, self.head, self.variance)
             part = Part(Scope.SHARED, adds=self.each == "round")
-            model = with_part(model, part_of_attribute(name), adversary, part)
+            model = with_part(model, part_named(PART, name), adversary, part)
         return model
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
@@ -101,7 +101,7 @@ class FedAU2(Defence):
         for adversary, label, keys in self._adversaries(model, device):
             strength = self._strength(adversary, user.detach(), label, keys, device.round)[:, None]
             turned = user.detach() - strength * (user - user.detach())  # its value is that of `user`
-            loss = loss + _mean(_cross_entropy(adversary, turned, label, keys), label >= 0)
+            loss = loss + mean_over(_cross_entropy(adversary, turned, label, keys), label >= 0)
         now = torch.ones_like(device.step) if self.each == "step" else device.step == 0
         return self.weight * now * loss
 
@@ -119,13 +119,8 @@ class FedAU2(Defence):
 
     def _adversaries(self, model: Recommender, device: Device) -> Iterator[tuple[Adversary, Tensor, Keys]]:
         for name, label in device.batch.attributes.items():
-            if (part := part_of_attribute(name)) in model.parts:
+            if (part := part_named(PART, name)) in model.parts:
                 yield model.get_submodule(part), label, device.keys.fold(part)  # type: ignore[misc]
-
-
-def part_of_attribute(attribute: str) -> str:
-    """The adversary of an attribute; a dot would end its name."""
-    return PART + attribute.replace(".", "_")
 
 
 def _logits(adversary: Adversary, user: Tensor, keys: Keys) -> Tensor:
@@ -135,8 +130,3 @@ def _logits(adversary: Adversary, user: Tensor, keys: Keys) -> Tensor:
 def _cross_entropy(adversary: Adversary, user: Tensor, label: Tensor, keys: Keys) -> Tensor:
     """``[seats]``, of whoever has a label."""
     return F.cross_entropy(_logits(adversary, user, keys), label.clamp(min=0), reduction="none")
-
-
-def _mean(each: Tensor, who: Tensor) -> Tensor:
-    """The mean of ``each [seats]`` over some of them; 0 where there is nobody."""
-    return (each * who).sum() / who.sum().clamp(min=1)

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from veilrec.defence import Defence, HelperSteps, guarded
+from veilrec.defences.adversary import mean_over, part_named
 from veilrec.defences.split import Perceptron, perceive
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
@@ -82,7 +83,7 @@ class UCFedRec(Defence):
         """One discriminator for each attribute, which all devices get."""
         for name, classes in guarded(model, self.attributes).items():
             network = Perceptron([model.dim, *self.hidden, classes])
-            model = with_part(model, _part(name), network, Part(Scope.SHARED, helper=True))
+            model = with_part(model, part_named(PART, name), network, Part(Scope.SHARED, helper=True))
         return model
 
     def asks(self, model: Recommender) -> Sequence[str]:
@@ -94,7 +95,7 @@ class UCFedRec(Defence):
         loss = torch.zeros(())
         for guess in self._guesses(model, device):
             each = F.cross_entropy(guess.logits, guess.label.clamp(min=0), reduction="none")
-            loss = loss + _mean(each, guess.shares & (guess.label >= 0))
+            loss = loss + mean_over(each, guess.shares & (guess.label >= 0))
         return loss
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
@@ -103,22 +104,14 @@ class UCFedRec(Defence):
         for guess in self._guesses(model, device):
             log = guess.logits.log_softmax(-1)
             each = (log.exp() * log).sum(-1) + math.log(log.shape[-1])  # minus the entropy, from 0 upwards
-            loss = loss + _mean(each, ~guess.shares)
+            loss = loss + mean_over(each, ~guess.shares)
         return self.strength * loss
 
     def _guesses(self, model: Recommender, device: Device) -> Iterator[Guess]:
         batch, weights = device.batch, dict(model.named_parameters())
         user = model.represent(batch)  # [seats, dim]
         for name, label in batch.attributes.items():
-            if _part(name) in model.parts:
-                yield Guess(perceive(user, weights, _part(name), SLOPE), label, batch.consents[name])
-
-
-def _part(attribute: str) -> str:
-    """The part that guesses an attribute; a dot would end its name."""
-    return PART + attribute.replace(".", "_")
-
-
-def _mean(each: Tensor, who: Tensor) -> Tensor:
-    """The mean of ``each [seats]`` over some of them; 0 where there is nobody."""
-    return (each * who).sum() / who.sum().clamp(min=1)
+            if part_named(PART, name) in model.parts:
+                yield Guess(
+                    perceive(user, weights, part_named(PART, name), SLOPE), label, batch.consents[name]
+                )
