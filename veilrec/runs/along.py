@@ -14,7 +14,7 @@ from veilrec.interactions import Interactions
 from veilrec.probe import public, see
 from veilrec.protocol import State
 from veilrec.rounds import Federation
-from veilrec.runs.lab import Audit, People, audit
+from veilrec.runs.lab import Audit, People, audit, fitting
 from veilrec.runs.presets import preset
 from veilrec.threat import Threat
 
@@ -50,9 +50,8 @@ class Along:
 
     def look(self, federation: Federation, state: State) -> dict[str, float]:
         """The balanced accuracy on each attribute with classes, as ``bacc@gender``."""
-        one, known = self.audit, public(federation)
-        able = {name: a for name, a in one.attacks.items() if not a.refuses(known, one.threat.grants)}
-        seen = see(federation, state, one.threat.grants)
+        one, seen = self.audit, see(federation, state, self.audit.threat.grants)
+        able = fitting(one, public(federation))
         found = audit(seen, self.people, one.threat, able, self.seed)["attributes"]
         scores = {name: _score(entry) for name, entry in found.items()}
         return {f"{MARK}{name}": score for name, score in scores.items() if score is not None}

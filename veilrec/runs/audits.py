@@ -17,7 +17,7 @@ from veilrec.probe import public, see
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.runs.along import Along
-from veilrec.runs.lab import Audit, People, audit
+from veilrec.runs.lab import Audit, People, audit, fitting
 from veilrec.runs.presets import OWN, PRESETS, preset
 from veilrec.runs.touches import membership
 from veilrec.runs.trials import Trial, goals_of, trial_of
@@ -114,17 +114,3 @@ def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Tr
             goals = ", ".join(dict.fromkeys(trial.goal.name for trial in trials))
             what = f"can say nothing about {goals}"
             raise BadInput(f"attack {entry or name}", what, "check its part and its attribute, or drop it")
-
-
-def fitting(one: Audit, known: Public) -> dict[str, Attack]:
-    """The attacks of an audit that can look at such a federation.
-
-    Raises:
-        BadInput: Where none can, or where one cannot that somebody asked for by name.
-    """
-    reasons = {name: attack.refuses(known, one.threat.grants) for name, attack in one.attacks.items()}
-    for name, reason in reasons.items():
-        if reason and (not one.picks or all(reasons.values())):
-            what, _, fix = reason.partition("; ")
-            raise BadInput(f"attack {name} of {one.name}", what, fix or "choose other attacks")
-    return {name: attack for name, attack in one.attacks.items() if not reasons[name]}

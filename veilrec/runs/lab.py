@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec.attack import GRANTS, Attack, Seen
+from veilrec.attack import GRANTS, Attack, Public, Seen
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.readings import covered, parts_of
 from veilrec.errors import BadInput
@@ -22,7 +22,7 @@ from veilrec.runs.verdict import Tried
 from veilrec.threat import Threat
 from veilrec.workers import workers
 
-__all__ = ["Audit", "People", "audit"]
+__all__ = ["Audit", "People", "audit", "fitting"]
 
 Progress = Callable[[str, int, int], None]
 ALONE = AttributeInference("updates", classifiers=("logistic",))  # quick, because there are many parts
@@ -44,6 +44,20 @@ class Audit:
     attacks: Mapping[str, Attack]
     picks: bool = False
     alone: AttributeInference = ALONE
+
+
+def fitting(one: Audit, known: Public) -> dict[str, Attack]:
+    """The attacks of an audit that can look at such a federation.
+
+    Raises:
+        BadInput: Where none can, or where one cannot that somebody asked for by name.
+    """
+    reasons = {name: attack.refuses(known, one.threat.grants) for name, attack in one.attacks.items()}
+    for name, reason in reasons.items():
+        if reason and (not one.picks or all(reasons.values())):
+            what, _, fix = reason.partition("; ")
+            raise BadInput(f"attack {name} of {one.name}", what, fix or "choose other attacks")
+    return {name: attack for name, attack in one.attacks.items() if not reasons[name]}
 
 
 def audit(
