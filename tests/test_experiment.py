@@ -18,6 +18,7 @@ from tests.worlds import checkerboard, log_of
 from veilrec.cells import Cell, run_cells
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, chain
+from veilrec.defences.early_stop import EarlyStop
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.defences.uc_fedrec import UCFedRec
@@ -31,7 +32,11 @@ from veilrec.models.popularity import Popularity
 from veilrec.plan import Plan
 from veilrec.protocol import State
 from veilrec.result import Result
+from veilrec.tensors import read
+from veilrec.threat import Threat
 from veilrec.transcript import Record
+
+UNSEEN = Evaluation(validation=False)
 
 
 def metrics(out: Path) -> list[dict[str, Any]]:
@@ -144,6 +149,18 @@ def test_a_world_without_validation_items(tmp_path: Path) -> None:
     assert result.utility.validation == {}
 
 
+def test_without_validation_all_but_the_test_item_is_trained_on(tmp_path: Path) -> None:
+    plain, whole = mf(rounds=6), replace(mf(rounds=6), evaluation=UNSEEN)
+    one, other = plain.run(tmp_path / "plain"), whole.run(tmp_path / "whole")
+    assert (other.selected, other.utility.validation) == (6, {})
+    assert (one.data["training"], other.data["training"]) == (240, 264)
+    assert (other.data["validation"], other.data["test"]) == (0, 24)
+    assert one.utility.protocol != other.utility.protocol  # tables of both do not merge
+    assert not any("ndcg@10" in row for row in metrics(tmp_path / "whole"))
+    roles = read(tmp_path / "whole" / "world.safetensors")["split"]
+    assert torch.bincount(roles.long()).tolist() == [264, 0, 24]
+
+
 def test_resuming_a_finished_run_gives_its_result(tmp_path: Path) -> None:
     result = small(2).run(tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
@@ -229,6 +246,9 @@ def test_the_summary_of_the_data() -> None:
         ({"record": Record(("usr",))}, "record.parts"),
         ({"evaluation": Evaluation(candidates=20)}, "evaluation.candidates"),
         ({"silos": 99}, "data.silos"),
+        ({"evaluation": UNSEEN, "plan": Plan(patience=2)}, "plan.patience"),
+        ({"evaluation": UNSEEN, "defence": EarlyStop(target=0.5)}, "defence.target"),
+        ({"evaluation": UNSEEN, "threat": Threat(along="fedau2")}, "threat.along"),
         ({"data": log_of((0, 0, 0), (1, 1, 0), items=3)}, "data: no user has a test item"),
     ],
 )

@@ -69,6 +69,10 @@ def test_leave_one_out_takes_each_users_last_events(rows: list[Row]) -> None:
         assert test == (events[-1] if len(events) >= 2 else -1)
         assert validation == (events[-2] if len(events) >= 3 else -1)
         assert [*kept, *([validation] if validation >= 0 else []), *([test] if test >= 0 else [])] == events
+    whole = log.leave_one_out(validation=False)
+    assert whole.test.tolist() == split.test.tolist()
+    assert whole.validation.eq(-1).all()
+    assert len(whole.train) == len(split.train) + int((split.validation >= 0).sum())
 
 
 def test_repeated_pairs_are_reported() -> None:

@@ -35,6 +35,8 @@ class Evaluation:
         candidates: Every item the user has not touched (0), or this many of them, drawn once.
         metrics, ks: What is computed, and at which lengths of the list.
         select: The validation metric by which a state is chosen.
+        validation: Whether the event before the last is held out for that. Without, it is trained on, nothing
+            is looked at before the end, and the last round is what is tested: choose `plan.rounds` elsewhere.
         block: Users scored at a time: memory only, never results.
     """
 
@@ -42,6 +44,7 @@ class Evaluation:
     metrics: tuple[str, ...] = ("hr", "ndcg", "mrr", "precision", "recall")
     ks: tuple[int, ...] = (5, 10, 20)
     select: str = "ndcg@10"
+    validation: bool = True
     block: int = 64
 
     def __post_init__(self) -> None:
@@ -63,7 +66,8 @@ class Evaluation:
     def describe(self) -> str:
         """The protocol in words, for the head of a table."""
         pool = f"{self.candidates} untouched items drawn once" if self.candidates else "all untouched items"
-        return f"leave-one-out by time; candidates: {pool}; ties by expectation"
+        state = "" if self.validation else "; all but the test item is trained on, the last round is tested"
+        return f"leave-one-out by time; candidates: {pool}; ties by expectation{state}"
 
 
 class Scored(NamedTuple):

@@ -97,7 +97,10 @@ class Experiment:
         _check_device(self.device)
         self._check_consent()
         self._check_threat()
-        split, keys = self.data.leave_one_out(), Keys.seed(self.split_seed)
+        split, keys = (
+            self.data.leave_one_out(validation=self.evaluation.validation),
+            Keys.seed(self.split_seed),
+        )
         if self.silos:
             clients = Clients.silos(split, self.silos, consent=self.consent, keys=keys)
         else:
@@ -182,7 +185,7 @@ class Experiment:
             if out is not None:
                 folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
-                    save_world(place, self.data)
+                    save_world(place, self.data, self.evaluation.validation)
             session = Session(
                 federation,
                 self.data,
@@ -200,6 +203,9 @@ class Experiment:
         return replace(self.record, last=max(1, self.record.last)) if self.threat else self.record
 
     def _check_threat(self) -> None:
+        if self.threat is not None and self.threat.along and not self.evaluation.validation:
+            what = "it attacks at looks at validation items, and evaluation.validation is off"
+            raise BadInput("threat.along", what, "switch that on, or leave this out")
         if self.attacks and self.threat is None:
             raise BadInput("threat", "attacks without a threat", "say who attacks what, e.g. Threat()")
         for name in () if self.threat is None else self.threat.attributes:

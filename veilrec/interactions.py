@@ -100,8 +100,8 @@ class Interactions:
         """``[users]`` events of each user."""
         return torch.bincount(self.user, minlength=self.n_users)
 
-    def leave_one_out(self) -> Split:
-        """Hold out every user's last event for the test and the one before for validation.
+    def leave_one_out(self, *, validation: bool = True) -> Split:
+        """Hold out every user's last event for the test and the one before for validation, if there is one.
 
         A user with two events has no validation item; a user with one event is only trained on.
         """
@@ -110,8 +110,8 @@ class Interactions:
         last = torch.arange(len(self)) == (end - 1)[self.user]
         before = torch.arange(len(self)) == (end - 2)[self.user]
         test = last & (counts >= 2)[self.user]
-        validation = before & (counts >= 3)[self.user]
-        return Split(self.take(~(test | validation)), self._held(validation), self._held(test))
+        looked = before & (counts >= 3)[self.user] & validation
+        return Split(self.take(~(test | looked)), self._held(looked), self._held(test))
 
     def take(self, events: Tensor) -> Interactions:
         """The log with only some of its events (a mask or an index in ascending order)."""

@@ -37,6 +37,10 @@ def refuse(
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
     if lacking := [name for name in defence.watches if name not in measured]:
         raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
+    if not judge.validation and (plan.patience or defence.watches):
+        who = "plan.patience" if plan.patience else "defence.target"
+        what = "it waits for looks at validation items, and evaluation.validation is off"
+        raise BadInput(who, what, "switch that on, or leave this out")
     if not any(clients.sizes):
         raise BadInput("data", "no user has an event left to train on", "give users at least three events")
     counts = clients.log.counts

@@ -37,9 +37,10 @@ def print_result(result: Result, place: Path) -> None:
         style="bold",
     )
     ended = f", {STOPPED[result.stopped]}" if result.stopped in STOPPED else ""
+    how = "selected by validation" if result.utility.validation else "tested, without validation"
     out.print(
         f"Defence: {defences}. Seed {settings['seed']}. Round {result.selected} of {result.rounds} "
-        f"selected by validation{ended}."
+        f"{how}{ended}."
     )
     if reads := result.reads():
         out.print(reads)

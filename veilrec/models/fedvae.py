@@ -6,6 +6,8 @@ Liang et al., "Variational Autoencoders for Collaborative Filtering", WWW 2018 (
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
@@ -34,6 +36,8 @@ class FedVAE(Recommender):
         dropout: Share of a row that is hidden from the encoder in training.
         beta: Weight of KL(code ‖ N(0, I)) in the loss.
         anneal: Rounds over which that weight grows from 0; 0 for none.
+        per: What the loss is a mean over: users (``user``), with MultVAE's sum over each row, or items too
+            (``item``), so that a user with a long row counts as much as one with a short one.
     """
 
     history = -1
@@ -49,6 +53,7 @@ class FedVAE(Recommender):
         dropout: float = 0.5,
         beta: float = 0.2,
         anneal: int = 0,
+        per: Literal["user", "item"] = "user",
     ) -> None:
         super().__init__()
         check_widths(hidden=hidden, dim=dim)
@@ -57,23 +62,22 @@ class FedVAE(Recommender):
         if beta < 0 or anneal < 0:
             raise BadInput("model.beta", f"{beta} after {anneal} rounds", "give numbers from 0 upwards")
         self.n_items, self.n_seats, self.dim = n_items, n_seats, dim
-        self.dropout, self.beta, self.anneal = dropout, beta, anneal
+        self.dropout, self.beta, self.anneal, self.per = dropout, beta, anneal, per
         self.encoder, self.latent = Dense(n_items, hidden), Dense(hidden, 2 * dim)
         self.decoder, self.output = Dense(dim, hidden), Dense(hidden, n_items)
         self.parts = dict.fromkeys(("encoder", "latent", "decoder", "output"), Part(Scope.SHARED))
 
     def loss(self, device: Device) -> Tensor:
-        """Minus the log-likelihood of the row plus β times the divergence, for each of its items.
-
-        A mean over the device's users: one with a long row counts as much as one with a short one.
-        """
+        """Minus the log-likelihood of the row plus β times the divergence; a mean over the device's users."""
         row, keys = self._row(device.batch), device.keys.fold("vae")  # [seats, items]
         mean, spread = self._code(self._dropped(_unit(row), keys.fold("dropout")))
         noise = keys.fold("code").normal(*mean.shape, dtype=mean.dtype)
         log = self._decode(mean + (spread / 2).exp() * noise).log_softmax(-1)
         divergence = -0.5 * (1 + spread - mean.square() - spread.exp()).sum(-1)  # [seats]
         items, there = row.sum(-1), row.amax(-1)  # [seats] how many, and whether any
-        each = (self._weight(device.round) * divergence - (row * log).sum(-1)) / items.clamp(min=1)
+        each = self._weight(device.round) * divergence - (row * log).sum(-1)
+        if self.per == "item":
+            each = each / items.clamp(min=1)
         return (each * there).sum() / there.sum().clamp(min=1)
 
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
