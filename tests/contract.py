@@ -54,6 +54,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"trigger": "continuous", "head": "vae", "attributes": ("gender",), "hidden": 5, "each": "step"},
         {"head": "plain", "strength": 3.0},
         {"trigger": "global", "weight": 0.5, "variance": 0.5},
+        {"label_epsilon": 0.7, "hidden": 5},
     ],
     "GaussianPosthoc": [{"parts": {"user": 0.5, "item": 0.1}}],
     "UCFedRec": [{"strength": 0.5, "hidden": (5,), "attributes": ("gender",)}],

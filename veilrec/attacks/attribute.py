@@ -25,8 +25,8 @@ class AttributeInference(Attack):
     """A reading of the uploads, and any attackers that learn from it.
 
     Attributes:
-        reads: ``updates``, ``parameters``, ``profile``, ``embeddings`` or ``withheld``; `readings` says what
-            each is.
+        reads: ``updates``, ``parameters``, ``profile``, ``embeddings``, ``recovered`` or ``withheld``;
+            `readings` says what each is.
         parts: Parts of the model to read; empty for all.
         classifiers: Who learns: names of `classifiers.CLASSIFIERS`.
         columns: A weight with more values than this is folded into so many columns.
@@ -34,7 +34,7 @@ class AttributeInference(Attack):
 
     learns: ClassVar[bool] = True
 
-    reads: Literal["updates", "parameters", "profile", "embeddings", "withheld"] = "updates"
+    reads: Literal["updates", "parameters", "profile", "embeddings", "recovered", "withheld"] = "updates"
     parts: Sequence[str] = ()
     classifiers: Sequence[str] = ("logistic", "mlp", "boosting", "forest", "knn")
     columns: int = 128

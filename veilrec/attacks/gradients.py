@@ -39,7 +39,7 @@ def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
     for exchange in seen.probe({part}):
         full = {name: f"{part}.{name}" if name else part for name in names}
         weights = {name: exchange.sent.all[full[name]].detach() for name in names}
-        gradient = {name: _gradient(public, part, full[name], exchange) for name in names}
+        gradient = {name: slope_of(public, part, full[name], exchange) for name in names}
         cohort = exchange.received.cohort
         yield Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
 
@@ -116,8 +116,8 @@ def _some(chunk: Slopes, which: slice) -> Slopes:
     return Slopes(chunk.user[which], chunk.weights, gradient)
 
 
-def _gradient(public: Public, part: str, name: str, exchange: Exchange) -> Tensor:
-    """``[n, …]`` of one weight."""
+def slope_of(public: Public, part: str, name: str, exchange: Exchange) -> Tensor:
+    """``[n, …]`` the gradient of one weight, by its whole name, in a chunk of uploads."""
     received = exchange.received.values[name]
     assert isinstance(received, Tensor)  # `check` lets no table through
     if public.gradients:

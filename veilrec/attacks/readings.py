@@ -6,23 +6,24 @@ Papers: APM §3.3 (updates), PARD §II-B (parameters), Aegis §2.2 and FedAU² �
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from veilrec.attack import Public, Seen
-from veilrec.attacks.sketch import Sketch, distortion, whole
+from veilrec.attacks.changes import Changes, changes, loss
+from veilrec.attacks.recovered import recover
+from veilrec.attacks.recovered import refusal as not_recovered
+from veilrec.attacks.sketch import Sketch
 from veilrec.attacks.uploaded import alone, federation, items_of, spread, touches, users_of
 from veilrec.errors import BadInput, nearest
-from veilrec.params import Rows, Scope, part_of
+from veilrec.params import Rows, part_of
 from veilrec.uploads import Exchange
 
 __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
 
 BROAD = 1024  # columns of a profile, which is sparse and suffers more from folding than updates do
-FEW = 64  # users on whom the loss of a sketch is measured
 
 
 class Reading(NamedTuple):
@@ -32,11 +33,13 @@ class Reading(NamedTuple):
         features: ``[users, kept]``.
         width: Columns before folding.
         loss: Median relative error that folding brought to distances between users; 0 without folding.
+        blank: Users who uploaded, and whose upload holds nothing to read.
     """
 
     features: Tensor
     width: int
     loss: float
+    blank: int = 0
 
     def notes(self) -> dict[str, Any]:
         """What a table says beside the scores."""
@@ -44,6 +47,8 @@ class Reading(NamedTuple):
         told: dict[str, Any] = {"width": self.width, "kept": kept}
         if self.loss:
             told["loss"] = f"distances between users kept within {self.loss:.1%} (median)"
+        if self.blank:
+            told["blank"] = self.blank
         return told
 
 
@@ -64,6 +69,8 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
     uploaded = {part_of(n): spec for n, spec in public.schema.items() if n != "examples"}
     if missing := [part for part in parts if part not in uploaded]:
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
+    if name == "recovered":
+        return not_recovered(public, parts)
     if name == "embeddings":
         held = "user_vectors" in grants or bool(_rows_of_users(public, parts))
         return "" if held else 'no user vector is uploaded; grant "user_vectors", or read "updates"'
@@ -115,68 +122,10 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     for part in parts:
         if part not in parts_of(seen):
             raise BadInput("attack.parts", f'no part "{part}" is uploaded', nearest(part, parts_of(seen)))
-    changes: Changes = seen.once(("updates", columns), lambda: _changes(seen, public, columns))
-    chosen = [name for name in changes.place if not parts or part_of(name) in parts]
-    width, loss = sum(changes.width[n] for n in chosen), max(changes.loss[n] for n in chosen)
-    return Reading(changes.columns(chosen), width, loss)
-
-
-class Changes(NamedTuple):
-    """Every weight's change, side by side and once: what is read of a part is a view of it."""
-
-    features: Tensor  # [users, kept]
-    place: dict[str, tuple[int, int]]  # the columns of each weight: from, to
-    width: dict[str, int]  # before folding
-    loss: dict[str, float]
-
-    def columns(self, names: Sequence[str]) -> Tensor:
-        """``[users, …]`` of some weights, in the order of the schema; copied only where they lie apart."""
-        spans = [self.place[name] for name in names]
-        if all(before[1] == after[0] for before, after in pairwise(spans)):
-            return self.features[:, spans[0][0] : spans[-1][1]]
-        return torch.cat([self.features[:, start:end] for start, end in spans], 1)
-
-
-def _changes(seen: Seen, public: Public, columns: int) -> Changes:
-    """One pass over the uploads: every weight's change, folded where it is wide."""
-    specs = {name: spec for name, spec in public.schema.items() if name != "examples"}
-    shapes = {n: spec.shape if spec.table is None else (spec.table, *spec.shape) for n, spec in specs.items()}
-    width = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
-    ends = [0, *accumulate(min(wide, columns) for wide in width.values())]
-    place = dict(zip(specs, pairwise(ends), strict=True))
-    features = torch.zeros(public.n_users, ends[-1])
-    sketches: dict[str, Sketch | None] = {}
-    losses: dict[str, float] = {}
-    for exchange in seen.probe():
-        users, device = users_of(public, exchange), exchange.received.cohort.device
-        for name, spec in specs.items():
-            change = _change(public, exchange, name)
-            if name not in sketches:
-                wide = width[name] > columns
-                sketches[name] = Sketch.of(name, shapes[name], columns, device) if wide else None
-                losses[name] = _loss(change, spec.table, sketches[name])
-            sketch, (start, end) = sketches[name], place[name]
-            row = whole(change, spec.table) if sketch is None else sketch.fold(change)
-            features[users, start:end] = row.float().cpu()
-    return Changes(features, place, width, losses)
-
-
-def _loss(change: Tensor | Rows, table: int | None, sketch: Sketch | None) -> float:
-    if sketch is None:
-        return 0.0
-    some = Rows(change.row[:FEW], change.value[:FEW]) if isinstance(change, Rows) else change[:FEW]
-    return distortion(whole(some, table), sketch.fold(some))
-
-
-def _change(public: Public, exchange: Exchange, name: str) -> Tensor | Rows:
-    """What one weight's upload tells: a gradient, a change of weights, or the device's own weights."""
-    value = exchange.received.values[name]
-    if public.gradients or public.model.parts[part_of(name)].scope is not Scope.SHARED:
-        return value
-    sent, rate = exchange.sent.all[name], public.rate or 1.0
-    if isinstance(value, Rows):
-        return Rows(value.row, (sent[value.row.clamp(min=0)] - value.value) / rate)
-    return (sent - value) / rate
+    found: Changes = seen.once(("updates", columns), lambda: changes(seen, public, columns))
+    chosen = [name for name in found.place if not parts or part_of(name) in parts]
+    width, lost = sum(found.width[n] for n in chosen), max(found.loss[n] for n in chosen)
+    return Reading(found.columns(chosen), width, lost)
 
 
 def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
@@ -220,14 +169,13 @@ def profile(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     )
     users: list[Tensor] = []
     rows: list[Tensor] = []
-    loss = 0.0
+    lost = 0.0
     for _, user, mask in touches(seen, public):
         row = mask.float().cpu()
-        if sketch is not None and not users:
-            loss = distortion(row[:FEW], sketch.fold(row[:FEW]))
+        lost = lost if users else loss(row, sketch)
         users.append(user)
         rows.append(row if sketch is None else sketch.fold(row))
-    return Reading(spread(torch.cat(users), torch.cat(rows), public.n_users), items_of(public), loss)
+    return Reading(spread(torch.cat(users), torch.cat(rows), public.n_users), items_of(public), lost)
 
 
 def _mean(public: Public, exchange: Exchange, name: str, mask: Tensor) -> Tensor:
@@ -282,6 +230,15 @@ def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
     return spread(torch.cat(users), torch.cat(rows), public.n_users)
 
 
+def recovered(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """The user vectors as the gradient of a head tells them that devices share, though none is uploaded.
+
+    No paper reads this. A part that is named need not be a head: it is read what goes into its first layer.
+    """
+    vector, there, _ = recover(seen, parts)
+    return Reading(vector, vector.shape[1], 0.0, int((covered(seen) & ~there).sum()))
+
+
 def withheld(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     """What each device keeps of its user and never uploads: no server has it, and it must be granted."""
     kept = seen.granted.withheld
@@ -296,5 +253,6 @@ READINGS: dict[str, Callable[[Seen, Sequence[str], int], Reading]] = {
     "parameters": parameters,
     "profile": profile,
     "embeddings": embeddings,
+    "recovered": recovered,
     "withheld": withheld,
 }

@@ -42,7 +42,7 @@ Preset = Annotated[
     ),
 ]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
-Reads = Annotated[Names, _names("--reads", "updates, parameters, profile, embeddings or withheld")]
+Reads = Annotated[Names, _names("--reads", "updates, parameters, profile, embeddings, recovered or withheld")]
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]
 Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
 Grant = Annotated[Names, _names("--grant", "interactions, user_vectors or withheld", "WHAT")]

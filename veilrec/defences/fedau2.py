@@ -3,7 +3,8 @@
 Paper: Li et al., "FedAU²: Attribute Unlearning for User-Level Federated Recommender Systems with Adaptive and
 Robust Adversarial Training", AAAI 2026.
 Acts at: attach, penalty.
-Eqs. (3) and (5) → `penalty`, Eq. (6) and the binary trigger below it → `_strength`, Eq. (10) → `Adversary`.
+Eqs. (3) and (5) → `penalty`, Eq. (6) and the binary trigger below it → `_strength`, Eq. (10) → `Adversary`;
+`randomised` is ours, and not in the paper.
 
 The adversary is trained by everybody on the own label and averaged like the recommender. Its gradient leaves
 the device, and with it what it tells of the label: see `attacks/dlg.py`. It also tells the user's vector, to
@@ -26,8 +27,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad
 
-from veilrec.defence import Defence, guarded
+from veilrec.defence import guarded
 from veilrec.defences.adversary import Adversary, Head, mean_over, part_named
+from veilrec.defences.once import Keeping, kept_keys, with_kept_keys
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, with_part
@@ -36,15 +38,24 @@ from veilrec.params import Part, Scope
 __all__ = ["FedAU2"]
 
 PART = "adversary_"  # before the name of the attribute
+NAME = "fedau2"  # of the part that holds a device's key, where labels are drawn
 
 
 @dataclass(frozen=True)
-class FedAU2(Defence):
+class FedAU2(Keeping):
     """Train an adversary on the user's vector, and the vector against the adversary.
 
     It promises nothing formally. With `head = "dsvae"` an upload still tells the label more often than not:
     a row of the adversary's gradient has the sign of (p − y) ε₁, and ε₁ is below 0 in Φ(−1/√λ) of the draws,
     24 % at λ = 2. Over several uploads of one user the draws average out.
+
+    With `label_epsilon` a user does not always say the true label, and keeps to what was said: randomised
+    response, drawn once for each user and attribute. All that the defence does with a label it does with that
+    one. So whoever has all uploads of all rounds has it at best, and not the truth: ε-local privacy of the
+    label of an attribute; the ε of several add up. It promises nothing of what events, user vectors or other
+    defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it. It
+    costs unlearning: where the adversary guesses the truth and another label was said, `sut` leaves the user
+    alone, and the other triggers push away from what was said, which of two classes is towards the truth.
 
     Attributes:
         strength: ε, by which the reversed gradient is multiplied.
@@ -60,6 +71,9 @@ class FedAU2(Defence):
         each: The adversary's term once in a round, in its first step, or in every step. Under a protocol of
             gradients it is sent whole, however many steps there are.
         attributes: What is unlearned, each by an adversary of its own; empty for all that the data has.
+        label_epsilon: ε of randomised response: of C classes a user says the true one with probability
+            e^ε / (e^ε + C − 1), and all others are alike; not given, the true one always. At 0 what is said
+            tells nothing, but that there is a label.
     """
 
     strength: float = 1.0
@@ -72,11 +86,15 @@ class FedAU2(Defence):
     hidden: int = 100
     each: Literal["round", "step"] = "round"
     attributes: Sequence[str] = ()
+    label_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("strength", "weight", "tau", "variance", "pretrain"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
+        if self.label_epsilon is not None and not 0 <= self.label_epsilon < math.inf:
+            fix = "give 0 or more, or leave it out for the true label"
+            raise BadInput("defence.label_epsilon", f"{self.label_epsilon} is no ε", fix)
         if self.hidden < 1:
             raise BadInput("defence.hidden", f"a width of {self.hidden}", "give 1 or more")
         if bool(self.pretrain) != (self.trigger == "pretrain"):
@@ -88,12 +106,12 @@ class FedAU2(Defence):
         return self.pretrain
 
     def attach(self, model: Recommender) -> Recommender:
-        """One adversary for each attribute, which all devices get."""
+        """One adversary for each attribute, which all devices get; where labels are drawn, a key to keep."""
         for name, classes in guarded(model, self.attributes).items():
             adversary = Adversary(model.dim, classes, self.hidden, self.head, self.variance)
             part = Part(Scope.SHARED, adds=self.each == "round")
             model = with_part(model, part_named(PART, name), adversary, part)
-        return model
+        return model if self.label_epsilon is None else with_kept_keys(model, NAME, secret=self.secret)
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         """λ · CE(h(GRL(em; ε_u)), y), summed over attributes; a user without a label has none."""
@@ -118,9 +136,29 @@ class FedAU2(Defence):
         return self.strength * (round >= self.pretrain).to(user.dtype).expand(len(user))
 
     def _adversaries(self, model: Recommender, device: Device) -> Iterator[tuple[Adversary, Tensor, Keys]]:
+        """Each with the labels ``[seats]`` that are said: nothing but this reads the true ones."""
         for name, label in device.batch.attributes.items():
-            if (part := part_named(PART, name)) in model.parts:
-                yield model.get_submodule(part), label, device.keys.fold(part)  # type: ignore[misc]
+            part, mine = part_named(PART, name), not self.attributes or name in self.attributes
+            if mine and part in model.parts:  # in a chain, another's may say other labels
+                adversary: Adversary = model.get_submodule(part)  # type: ignore[assignment]
+                yield adversary, self._said(model, part, label, adversary.classes), device.keys.fold(part)
+
+    def _said(self, model: Recommender, part: str, label: Tensor, classes: int) -> Tensor:
+        """``[seats]`` by the key that the device keeps: the same in every step of every round."""
+        if self.label_epsilon is None:
+            return label
+        return randomised(label, classes, self.label_epsilon, kept_keys(model, NAME).fold(part))
+
+
+def randomised(label: Tensor, classes: int, epsilon: float, keys: Keys) -> Tensor:
+    """``label [seats]`` after randomised response; who has none, -1, has none after.
+
+    A label stays with probability e^ε / (e^ε + C − 1), and is each other class with 1 / (e^ε + C − 1).
+    """
+    stays = 1 / (1 + (classes - 1) * math.exp(-epsilon))
+    kept = keys.fold("stays").uniform(len(label), dtype=torch.float64) < stays
+    other = (label + 1 + keys.fold("other").integers(classes - 1, len(label))) % classes
+    return torch.where(kept | (label < 0), label, other)
 
 
 def _logits(adversary: Adversary, user: Tensor, keys: Keys) -> Tensor:

@@ -29,7 +29,7 @@ APM = AttributeInference("updates", classifiers=("mlp-apm",), columns=4096)
 PARD = AttributeInference("parameters", classifiers=("mlp-pard",))
 
 PRESETS = {
-    # Nothing granted, the worst of six families on three readings, chosen on known users.
+    # Nothing granted, the worst of six families on all readings that there are, chosen on known users.
     OWN: Audit(
         OWN,
         Threat(),
@@ -38,6 +38,7 @@ PRESETS = {
             "profile": AttributeInference("profile", classifiers=QUICK),
             "parameters": AttributeInference("parameters", classifiers=WORST),
             "embeddings": AttributeInference("embeddings", classifiers=WORST),  # where vectors are uploaded
+            "recovered": AttributeInference("recovered", classifiers=WORST),  # where a head tells them
         },
         picks=True,
     ),
