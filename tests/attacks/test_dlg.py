@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.attacks.heads import (
     GRADIENTS,
@@ -26,6 +26,7 @@ from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.dlg import DLG, components, iDLG
 from veilrec.attacks.gradients import Slopes, blocks, slopes
 from veilrec.attacks.heads import Head, layers
+from veilrec.attacks.matching import way_down
 from veilrec.catalogue import build, find, options
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
@@ -39,9 +40,18 @@ def truth_of(users: int, attribute: str = "gender") -> Tensor:
     return world(users).attributes[attribute]
 
 
+class Doubled(nn.Sequential):
+    """Its first matrix is given twice the vector, so that its gradient is not ∇b times the vector."""
+
+    def forward(self, vector: Tensor) -> Tensor:
+        return super().forward(2 * vector)  # type: ignore[no-any-return]
+
+
 def lone(kind: str, classes: int = 3, users: int = 6) -> tuple[Head, Params, Tensor, Tensor, Params]:
     """A head by itself: its weights, users' vectors and labels, and their gradients by plain autograd."""
-    module = head_of(kind, 4, 16, classes)
+    module = (
+        Doubled(head_of("linear", 4, 16, classes)) if kind == "doubled" else head_of(kind, 4, 16, classes)
+    )
     keys = Keys.seed(1)
     weights = {n: 0.5 * keys.fold(n).normal(*w.shape) for n, w in module.named_parameters()}
     vector, label = keys.fold("x").normal(users, 4), keys.fold("y").integers(classes, users)
@@ -110,8 +120,9 @@ def test_the_components_come_with_the_reconstruction() -> None:
 
 
 @pytest.mark.parametrize("soft", [True, False])
-def test_the_way_down_is_that_of_the_double_backward(soft: bool) -> None:
-    head, weights, _, _, gradient = lone("linear")
+@pytest.mark.parametrize("kind", ["linear", "doubled"])
+def test_the_way_down_is_that_of_the_double_backward(kind: str, soft: bool) -> None:
+    head, weights, _, _, gradient = lone(kind)
     own = {name: slope[0] for name, slope in gradient.items()}
     vector = Keys.seed(3).normal(4).requires_grad_()
     label = Keys.seed(4).normal(3).requires_grad_()
@@ -122,9 +133,10 @@ def test_the_way_down_is_that_of_the_double_backward(soft: bool) -> None:
     off = sum(((a - b) ** 2).sum() for a, b in zip(slope, own.values(), strict=True))
     off = off / sum((b**2).sum() for b in own.values())
     expected = (*torch.autograd.grad(off, (vector, label)), off)
-    way = DLG(soft_label=soft)._way_down(head, weights)
-    for got, want in zip(way(vector.detach(), label.detach(), own, Keys.seed(0)), expected, strict=True):
-        torch.testing.assert_close(got, want.detach())
+    way = way_down(head, weights, {name: slope[:1] for name, slope in gradient.items()}, soft_label=soft)
+    found = way(vector.detach()[None], label.detach()[None], Keys.seed(0).fold(torch.arange(1)))
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got[0], want.detach())
 
 
 def test_the_label_that_was_used_is_found_and_not_the_truth() -> None:
@@ -180,11 +192,11 @@ def test_users_come_in_blocks_whatever_the_chunks() -> None:
     gradient = torch.arange(10.0)[:, None]
     chunks = [Slopes(torch.arange(10)[a:b], {}, {"w": gradient[a:b]}) for a, b in ((0, 3), (3, 9), (9, 10))]
     for size in (1, 4, 10, 99):
-        found = list(blocks(chunks, size))
+        found = list(blocks(chunks, size, 99))
         assert torch.equal(torch.cat([block.user for block in found]), torch.arange(10))
         assert torch.equal(torch.cat([block.gradient["w"] for block in found]), gradient)
         assert [len(block.user) for block in found[:-1]] == [size] * (len(found) - 1)
-    assert list(blocks([], 4)) == []
+    assert list(blocks([], 4, 99)) == []
 
 
 def test_an_update_over_the_rate_is_the_gradient() -> None:

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad, vjp, vmap
+from torch.func import vmap
 
 from veilrec.attack import Attack, Public, Seen, Task
 from veilrec.attacks.gradients import Slopes, blocks, check, heads_of, part_for, slopes, source, there
 from veilrec.attacks.heads import Head
+from veilrec.attacks.matching import way_down
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.params import Params
@@ -29,7 +29,8 @@ from veilrec.params import Params
 __all__ = ["DLG", "Replay", "components", "iDLG"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
-LEAST = 1e-30  # square norm of a gradient that is still divided by
+ON_GPU = 2048  # there a step costs the same for all of them
+LEAST = 1e-30  # square norm that is still divided by
 
 
 class Replay(NamedTuple):
@@ -134,7 +135,7 @@ class DLG(_OnGradient):
         shapes = {"vector": (n, dim), "mismatch": (n,)}
         found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
         found.mismatch.fill_(torch.inf)
-        for block in blocks(slopes(seen, part), BLOCK):
+        for block in blocks(slopes(seen, part), BLOCK, ON_GPU):
             for whole, some in zip(found, self._tries(head, block), strict=True):
                 whole[block.user.cpu()] = some.to(whole)
         return found
@@ -161,36 +162,14 @@ class DLG(_OnGradient):
         dtype = some.weights[head.first.weight].dtype
         vector = scale * keys.fold("input").normal(head.first.inputs, dtype=dtype)
         label = keys.fold("label").normal(head.classes, dtype=dtype)
-        way = vmap(self._way_down(head, some.weights))
+        way = way_down(head, some.weights, some.gradient, soft_label=self.soft_label)
         # Steps in proportion to the start, or a small input is shaken to pieces. At scale 1 as published.
         groups: list[dict[str, Any]] = [{"params": [vector], "lr": self.lr * scale}, {"params": [label]}]
         adam = torch.optim.Adam(groups, lr=self.lr)
         for step in range(self.steps):
-            vector.grad, label.grad, _ = way(vector, label, some.gradient, keys.fold("step").fold(step))
+            vector.grad, label.grad, _ = way(vector, label, keys.fold("step").fold(step))
             adam.step()
-        return vector, label, way(vector, label, some.gradient, keys.fold("step").fold(self.steps))[2]
-
-    def _way_down(self, head: Head, weights: Params) -> Any:
-        """For one user: the gradient of ‖∇W′ − ∇W‖² / ‖∇W‖² by em′ and y′, and its value."""
-
-        def slope(vector: Tensor, label: Tensor, keys: Keys) -> Params:
-            def loss(weights: Params) -> Tensor:
-                target = label.softmax(-1) if self.soft_label else label
-                return -(target * head.logits(weights, vector, keys).log_softmax(-1)).sum()
-
-            return grad(loss)(weights)  # type: ignore[no-any-return]
-
-        def way(vector: Tensor, label: Tensor, observed: Params, keys: Keys) -> tuple[Tensor, Tensor, Tensor]:
-            dummy, back = vjp(partial(slope, keys=keys), vector, label)[:2]
-            gap, norm = {name: dummy[name] - observed[name] for name in dummy}, _square_norm(observed)
-            steep = {name: part * (2 / norm.clamp(min=LEAST)) for name, part in gap.items()}
-            return *back(steep), _square_norm(gap) / norm  # infinite where there is nothing to match
-
-        return way
-
-
-def _square_norm(slopes: Params) -> Tensor:
-    return torch.stack([slope.square().sum() for slope in slopes.values()]).sum()
+        return vector, label, way(vector, label, keys.fold("step").fold(self.steps))[2]
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,11 @@ def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
         yield Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
 
 
-def blocks(chunks: Iterable[Slopes], size: int) -> Iterator[Slopes]:
+def blocks(chunks: Iterable[Slopes], on_cpu: int, on_gpu: int) -> Iterator[Slopes]:
     """The same users in chunks of a given size, whatever the size they came in."""
     waiting: list[Slopes] = []
     for chunk in chunks:
+        size = on_cpu if chunk.user.device.type == "cpu" else on_gpu
         waiting.append(chunk)
         while sum(len(part.user) for part in waiting) >= size:
             whole = _joined(waiting)
