@@ -97,10 +97,8 @@ class Experiment:
         _check_device(self.device)
         self._check_consent()
         self._check_threat()
-        split, keys = (
-            self.data.leave_one_out(validation=self.evaluation.validation),
-            Keys.seed(self.split_seed),
-        )
+        split = self.data.leave_one_out(validation=self.evaluation.validation)
+        keys = Keys.seed(self.split_seed)
         if self.silos:
             clients = Clients.silos(split, self.silos, consent=self.consent, keys=keys)
         else:
@@ -185,7 +183,7 @@ class Experiment:
             if out is not None:
                 folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
-                    save_world(place, self.data, self.evaluation.validation)
+                    save_world(place, self.data, validation=self.evaluation.validation)
             session = Session(
                 federation,
                 self.data,

@@ -101,9 +101,10 @@ class Interactions:
         return torch.bincount(self.user, minlength=self.n_users)
 
     def leave_one_out(self, *, validation: bool = True) -> Split:
-        """Hold out every user's last event for the test and the one before for validation, if there is one.
+        """Hold out every user's last event for the test and the one before for validation.
 
-        A user with two events has no validation item; a user with one event is only trained on.
+        A user with two events has no validation item; a user with one event is only trained on. With
+        `validation` off nobody has one, and the event before the last is trained on.
         """
         counts = self.counts
         end = counts.cumsum(0)

@@ -29,7 +29,7 @@ from veilrec.params import Params
 __all__ = ["DLG", "Replay", "components", "iDLG"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
-ON_GPU = 2048  # there a step costs the same for all of them
+ON_GPU = 1 << 25  # values of gradients there: a step costs the same for many users
 LEAST = 1e-30  # square norm that is still divided by
 
 
@@ -135,7 +135,8 @@ class DLG(_OnGradient):
         shapes = {"vector": (n, dim), "mismatch": (n,)}
         found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
         found.mismatch.fill_(torch.inf)
-        for block in blocks(slopes(seen, part), BLOCK, ON_GPU):
+        values = sum(weight.numel() for weight in head.module.parameters())
+        for block in blocks(slopes(seen, part), BLOCK, max(1, ON_GPU // values)):
             for whole, some in zip(found, self._tries(head, block), strict=True):
                 whole[block.user.cpu()] = some.to(whole)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from veilrec.comparison.groups import flat
@@ -17,6 +17,9 @@ OWN = "veilrec"  # the audit that is meant where nobody says which
 # They change no score:
 FREE = ("along", "also", "attributes", "by_part", "membership", "own", "permutations", "resamples")
 TRIED = "attackers on "
+LENT = frozenset(
+    {"recovered"}
+)  # readings of what only a defence uploads: where there is none, nobody can try
 COUNTED = {
     "kind": "kind",
     "classes": "classes",
@@ -112,7 +115,11 @@ def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[t
         entries = [each["attributes"][name] for each in (first, second)]
         for key, what in COUNTED.items():
             yield f"{what} of {name}", entries[0].get(key), entries[1].get(key)
-        yield f"{TRIED}{name}", attackers_of(entries[0]), attackers_of(entries[1])
+        lent = {_reads(one) for one in entries[0].get("attackers") or ()} ^ {
+            _reads(one) for one in entries[1].get("attackers") or ()
+        }
+        both = [attackers_of(entry, without=lent & LENT) for entry in entries]
+        yield f"{TRIED}{name}", both[0], both[1]
 
 
 def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,11 +128,15 @@ def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
     return {**told, "grants": list(audit.get("grants") or ()), "oracle": bool(audit.get("oracle"))}
 
 
-def attackers_of(entry: Mapping[str, Any]) -> list[str]:
+def attackers_of(entry: Mapping[str, Any], without: Collection[str] = ()) -> list[str]:
     """Who tried: ``updates/logistic (linear)``; the order says nothing."""
-    tried = sorted(_attacker(one) for one in entry.get("attackers") or ())
+    tried = sorted(_attacker(one) for one in entry.get("attackers") or () if _reads(one) not in without)
     families = sorted(map(str, (entry.get("verdict") or {}).get("families", ())))
     return [*tried, *(f"family {name}" for name in families)]
+
+
+def _reads(one: Mapping[str, Any]) -> str:
+    return str(one.get("reads", ""))
 
 
 def _attacker(one: Mapping[str, Any]) -> str:

@@ -20,8 +20,8 @@ COLUMNS = ("user", "item", "rating", "time")
 TRAIN, VALIDATION, TEST = 0, 1, 2
 
 
-def save_world(folder: Path, data: Interactions, validation: bool = True) -> dict[str, Digest]:
-    """Write two files that only their owner may read."""
+def save_world(folder: Path, data: Interactions, *, validation: bool = True) -> dict[str, Digest]:
+    """Write two files that only their owner may read; `validation` as in the run."""
     split = data.leave_one_out(validation=validation)
     tensors: Params = {name: value for name in COLUMNS if (value := getattr(data, name)) is not None}
     tensors |= {"split": _roles(data, split.validation, split.test)}
