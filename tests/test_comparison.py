@@ -362,6 +362,18 @@ def test_a_label_is_short() -> None:
     ]
 
 
+def test_what_only_a_defence_uploads_can_be_read_there_alone() -> None:
+    def read_off(defence: Any, *classifiers: str) -> Result:
+        entry = attribute(0.6, spread(0.6, seed=1))
+        more = [{**entry["attackers"][0], "reads": "recovered", "classifier": name} for name in classifiers]
+        entry["attackers"] = [*entry["attackers"], *more]
+        return replace(result(defence), privacy={"veilrec": audit({"gender": entry})})
+
+    assert said(result(), read_off(LAPLACE, "knn"))  # the undefended run has nothing of that kind
+    with pytest.raises(BadInput, match=r"without recovered/svc"):
+        compare(named(read_off(LAPLACE, "knn", "svc"), read_off(LAPLACE, "knn")))
+
+
 def test_fewer_attackers_do_not_make_a_safer_defence() -> None:
     alone = attribute(0.6, spread(0.6))
     alone["verdict"] = {**alone["verdict"], "families": ["neural"]}

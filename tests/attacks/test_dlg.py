@@ -23,10 +23,11 @@ from tests.attacks.heads import (
 )
 from tests.worlds import silos
 from veilrec.attack import Attack, Seen, Task
+from veilrec.attacks import matching
 from veilrec.attacks.dlg import DLG, components, iDLG
 from veilrec.attacks.gradients import Slopes, blocks, slopes
 from veilrec.attacks.heads import Head, layers
-from veilrec.attacks.matching import way_down
+from veilrec.attacks.matching import square_norm, way_down
 from veilrec.catalogue import build, find, options
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
@@ -137,6 +138,20 @@ def test_the_way_down_is_that_of_the_double_backward(kind: str, soft: bool) -> N
     found = way(vector.detach()[None], label.detach()[None], Keys.seed(0).fold(torch.arange(1)))
     for got, want in zip(found, expected, strict=True):
         torch.testing.assert_close(got[0], want.detach())
+
+
+@pytest.mark.parametrize(("kind", "outer"), [("linear", True), ("doubled", False)])
+def test_the_first_matrix_is_made_only_where_it_must_be(
+    kind: str, outer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, weights, vector, _, gradient = lone(kind)
+    held: list[Tensor] = []
+    monkeypatch.setattr(matching, "square_norm", lambda slopes: held.extend(slopes.values()) or whole(slopes))
+    whole = square_norm
+    way = matching.way_down(head, weights, gradient, soft_label=True)
+    way(vector, Keys.seed(1).normal(6, 3), Keys.seed(0).fold(torch.arange(6)))
+    matrix = weights[head.first.weight].shape
+    assert any(slope.shape[-2:] == matrix for slope in held) != outer
 
 
 def test_the_label_that_was_used_is_found_and_not_the_truth() -> None:

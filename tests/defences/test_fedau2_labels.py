@@ -331,6 +331,15 @@ def test_the_truth_behind_what_is_said_changes_no_byte(
     assert tells_no_truth(plain(attributes=(), **options), model, protocol)
 
 
+@pytest.mark.parametrize("second", [("gender",), ()], ids=["named", "all"])
+def test_no_attribute_is_unlearned_twice(second: tuple[str, ...]) -> None:
+    """Both would train one adversary, and the second says the truth."""
+    one, other = plain(), plain(attributes=second, label_epsilon=None)
+    for defence in (chain(one, other), chain(other, one)):
+        with pytest.raises(BadInput, match="gender is unlearned twice"):
+            fed_of(phones(people(False)), defence)
+
+
 def test_so_in_a_chain_each_keeps_to_its_own_attributes() -> None:
     """What is guarded without `label_epsilon` tells the truth, of its own attribute alone."""
     drawn, bare = plain(), plain(attributes=("age",), label_epsilon=None)
