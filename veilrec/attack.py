@@ -37,6 +37,7 @@ class Public:
         n_users: How many users there are.
         features: What the columns are called that the model reads of each user, if it reads any.
         device: Where an attacker computes: where the federation does.
+        plain: Whether devices step by plain SGD, at one rate or at one for each part.
     """
 
     model: Recommender
@@ -47,6 +48,7 @@ class Public:
     n_users: int
     features: Sequence[str] = ()
     device: str = "cpu"
+    plain: bool = False
 
     @property
     def vectors(self) -> list[str]:

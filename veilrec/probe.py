@@ -55,6 +55,7 @@ def public(federation: Federation) -> Public:
         n_users=federation.clients.log.n_users,
         features=tuple(federation.clients.log.feature_names),
         device=str(federation.keys.value.device),
+        plain=plain,
     )
 
 

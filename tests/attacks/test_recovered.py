@@ -119,8 +119,9 @@ def test_a_server_may_watch_many_small_steps_of_it() -> None:
     assert float(mixed.there.float().mean()) == 1
 
 
-def test_the_change_of_weights_serves_where_it_is_a_gradient() -> None:
-    told, truth = found(protocol=FedAvg(), precision="float64")
+@pytest.mark.parametrize("lr", [0.3, {"user": 0.3, "default": 0.2}], ids=["one rate", "rates"])
+def test_the_change_of_weights_serves_where_it_is_a_gradient(lr: Any) -> None:
+    told, truth = found(protocol=FedAvg(), precision="float64", lr=lr)
     assert off_by(told.vector, truth) < 1e-5
 
 

@@ -68,8 +68,8 @@ def refusal(public: Public, parts: Sequence[str] = ()) -> str:
         return f'"{unfit[0]}" does not begin with a shared layer that has a bias; name another part'
     if len({first.inputs for first in firsts.values() if first is not None}) > 1:
         return f"{' and '.join(chosen)} read vectors of different widths; name one of them"
-    if not public.gradients and public.rate is None and not _helpers(public, chosen):
-        return 'weights tell no gradient unless they are stepped by plain SGD at one rate; read "updates"'
+    if not public.gradients and not public.plain and not _helpers(public, chosen):
+        return 'weights tell no gradient unless they are stepped by plain SGD; read "updates"'
     return ""
 
 

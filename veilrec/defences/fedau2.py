@@ -9,7 +9,7 @@ Eqs. (3) and (5) → `penalty`, Eq. (6) and the binary trigger below it → `_st
 The adversary is trained by everybody on the own label and averaged like the recommender. Its gradient leaves
 the device, and with it what it tells of the label: see `attacks/dlg.py`. It also tells the user's vector, to
 the last digit: a column of the first matrix's gradient, divided by that of its bias, is the vector, whatever
-noise the last layer draws. A vector that is private without the defence is not private with it.
+noise the last layer draws (`attacks/recovered.py`). A private vector is not private with the defence.
 
 The reversed gradient moves what the user's vector is made of. Where that is private it stays on the device;
 on FedVAE it goes up within the gradient of the encoder.
@@ -52,8 +52,9 @@ class FedAU2(Keeping):
     With `label_epsilon` a user does not always say the true label, and keeps to what was said: randomised
     response, drawn once for each user and attribute. All that the defence does with a label it does with that
     one. So whoever has all uploads of all rounds has it at best, and not the truth: ε-local privacy of the
-    label of an attribute; the ε of several add up. It promises nothing of what events, user vectors or other
-    defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it. It
+    label of an attribute; the ε of several add up, and so do those of another federation, or of a store that
+    is made anew, where labels are drawn again. It promises nothing of what events, user vectors, features or
+    other defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it. It
     costs unlearning: where the adversary guesses the truth and another label was said, `sut` leaves the user
     alone, and the other triggers push away from what was said, which of two classes is towards the truth.
 
