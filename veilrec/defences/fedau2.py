@@ -54,9 +54,9 @@ class FedAU2(Keeping):
     one. So whoever has all uploads of all rounds has it at best, and not the truth: ε-local privacy of the
     label of an attribute; the ε of several add up, and so do those of another federation, or of a store that
     is made anew, where labels are drawn again. It promises nothing of what events, user vectors, features or
-    other defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it. It
-    costs unlearning: where the adversary guesses the truth and another label was said, `sut` leaves the user
-    alone, and the other triggers push away from what was said, which of two classes is towards the truth.
+    other defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it.
+    It costs unlearning: where the adversary guesses the truth and another label was said, `sut` leaves the
+    user alone, and the other triggers push away from what was said, which of two classes is towards the truth.
 
     Attributes:
         strength: ε, by which the reversed gradient is multiplied.
