@@ -56,7 +56,7 @@ class FedAU2(Keeping):
     is made anew, where labels are drawn again. It promises nothing of what events, user vectors, features or
     other defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it.
     It costs unlearning: where the adversary guesses the truth and another label was said, `sut` leaves the
-    user alone, and the other triggers push away from what was said, which of two classes is towards the truth.
+    user alone, and the other triggers push from what was said, which of two classes is towards the truth.
 
     Attributes:
         strength: ε, by which the reversed gradient is multiplied.
