@@ -110,7 +110,8 @@ class FedAU2(Keeping):
         """One adversary for each attribute, which all devices get; where labels are drawn, a key to keep."""
         for name, classes in guarded(model, self.attributes).items():
             if part_named(PART, name) in model.parts:  # both would train it, and one might say the truth
-                raise BadInput("defence.attributes", f"{name} is unlearned twice", "name it in one of them")
+                fix = "once is enough: name it in one of them"
+                raise BadInput("defence.attributes", f"{name} is unlearned twice", fix)
             adversary = Adversary(model.dim, classes, self.hidden, self.head, self.variance)
             part = Part(Scope.SHARED, adds=self.each == "round")
             model = with_part(model, part_named(PART, name), adversary, part)
