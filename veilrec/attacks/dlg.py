@@ -21,7 +21,7 @@ from torch.func import vmap
 from veilrec.attack import Attack, Public, Seen, Task
 from veilrec.attacks.gradients import Slopes, blocks, check, heads_of, part_for, slopes, source, there
 from veilrec.attacks.heads import Head
-from veilrec.attacks.matching import way_down
+from veilrec.attacks.matching import LEAST, way_down
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.params import Params
@@ -30,7 +30,6 @@ __all__ = ["DLG", "Replay", "components", "iDLG"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
 ON_GPU = 1 << 25  # values of gradients there: a step costs the same for many users
-LEAST = 1e-30  # square norm that is still divided by
 
 
 class Replay(NamedTuple):

@@ -20,9 +20,9 @@ from veilrec.attacks.heads import Head
 from veilrec.keys import Keys
 from veilrec.params import Params
 
-__all__ = ["Way", "square_norm", "way_down"]
+__all__ = ["LEAST", "Way", "square_norm", "way_down"]
 
-LEAST = 1e-30  # square norm of a gradient that is still divided by
+LEAST = 1e-30  # square norm that is still divided by
 
 # em′ [n, dim], y′ [n, classes] and keys [n], to the gradient by em′ and y′, and [n] ‖∇W′ − ∇W‖² / ‖∇W‖².
 Way = Callable[[Tensor, Tensor, Keys], tuple[Tensor, Tensor, Tensor]]

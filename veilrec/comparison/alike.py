@@ -17,9 +17,7 @@ OWN = "veilrec"  # the audit that is meant where nobody says which
 # They change no score:
 FREE = ("along", "also", "attributes", "by_part", "membership", "own", "permutations", "resamples")
 TRIED = "attackers on "
-LENT = frozenset(
-    {"recovered"}
-)  # readings of what only a defence uploads: where there is none, nobody can try
+LENT = {"recovered"}  # readings of what only a defence uploads: without one nobody can try
 COUNTED = {
     "kind": "kind",
     "classes": "classes",
@@ -115,11 +113,9 @@ def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[t
         entries = [each["attributes"][name] for each in (first, second)]
         for key, what in COUNTED.items():
             yield f"{what} of {name}", entries[0].get(key), entries[1].get(key)
-        lent = {_reads(one) for one in entries[0].get("attackers") or ()} ^ {
-            _reads(one) for one in entries[1].get("attackers") or ()
-        }
-        both = [attackers_of(entry, without=lent & LENT) for entry in entries]
-        yield f"{TRIED}{name}", both[0], both[1]
+        read = [{_reads(one) for one in entry.get("attackers") or ()} for entry in entries]
+        lent = LENT & (read[0] ^ read[1])  # in one of the two alone
+        yield f"{TRIED}{name}", attackers_of(entries[0], lent), attackers_of(entries[1], lent)
 
 
 def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
