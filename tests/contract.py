@@ -71,7 +71,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"weigh": "touched"},
         {"weigh": "examples"},
         {"server": "sgd", "server_lr": 0.5},
-        {"sends": "gradients", "server": "adam", "server_lr": 0.05},
+        {"sends": "gradients", "server": "adam", "server_lr": 0.05, "server_halves": {"item": 2}},
     ],
 }
 ONCE = {"PARD", "FedAU2"}  # defences that a chain has room for once, with the same attributes

@@ -67,6 +67,32 @@ def test_a_helper_is_the_mean_over_those_who_moved_it_whatever_the_server_does(s
     assert state.server["head"].tolist() == [10.0]
 
 
+@pytest.mark.parametrize(
+    ("halves", "item", "head"),
+    [
+        (0, 1 - 3 * 1.5, 10 - 3 * 10),
+        (1, 1 - (1 + 0.5 + 0.25) * 1.5, 10 - (1 + 0.5 + 0.25) * 10),
+        ({"item": 2}, 1 - (1 + 0.5**0.5 + 0.5) * 1.5, 10 - 3 * 10),
+        ({"default": 1, "item": 0}, 1 - 3 * 1.5, 10 - (1 + 0.5 + 0.25) * 10),
+    ],
+    ids=str,
+)
+def test_rates_that_halve(halves: Any, item: float, head: float) -> None:
+    """The first item's mean gradient is 3/2, the head's (14 + 6)/2; three rounds."""
+    protocol = FedAvg(sends="gradients", server="sgd", server_lr=1.0, server_halves=halves)
+    found = outcome(protocol, rounds=3)
+    assert found["item"][0].item() == pytest.approx(item, abs=1e-6)
+    assert found["head"].tolist() == pytest.approx([head], abs=1e-6)
+
+
+@pytest.mark.parametrize("halves", [-1, float("nan"), {"item": float("inf")}], ids=str)
+def test_rates_that_cannot_halve_are_refused(halves: Any) -> None:
+    with pytest.raises(BadInput, match=r"protocol\.server_halves: .* is no number of rounds"):
+        FedAvg(server="sgd", server_halves=halves)
+    with pytest.raises(BadInput, match=r"protocol\.server_halves: a server that only averages has no rate"):
+        FedAvg(server_halves=10)
+
+
 def test_gradients_need_a_server_that_steps() -> None:
     with pytest.raises(BadInput, match=r"protocol\.server: gradients need a server that steps"):
         FedAvg(sends="gradients")

@@ -7,6 +7,8 @@ Every recommender named "Fed…" is a model run by this file.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -18,7 +20,7 @@ from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.params import Message, Params, Rows, Scope, part_of
 from veilrec.protocol import Protocol, State
-from veilrec.steps import Rates, Stepper
+from veilrec.steps import Rates, Stepper, rate_of
 from veilrec.store import Store
 from veilrec.uploads import Sent, Uploads
 
@@ -40,6 +42,8 @@ class FedAvg(Protocol):
         weigh: Mean over all clients of the round, over those that touched a row, or by number of examples.
         server: What the server does with the mean: take it as it is, or step along it.
         server_lr: The server's rate, one for all or by part.
+        server_halves: Rounds in which that rate halves, one number for all or by part; 0 keeps it. Where a
+            part is trained against another, as under FedAU², the two settle if one of them slows down.
     """
 
     packs_as_is: ClassVar[bool] = True
@@ -48,8 +52,16 @@ class FedAvg(Protocol):
     weigh: Literal["clients", "touched", "examples"] = "clients"
     server: Literal["none", "sgd", "adam"] = "none"
     server_lr: Rates = 1.0
+    server_halves: Rates = 0.0
 
     def __post_init__(self) -> None:
+        halves = self.server_halves
+        rounds = list(halves.values()) if isinstance(halves, Mapping) else [halves]
+        if not all(0 <= some < math.inf for some in rounds):
+            raise BadInput("protocol.server_halves", f"{halves} is no number of rounds", "give 0 or more")
+        if self.server == "none" and any(rounds):
+            fix = 'set protocol.server to "sgd" or "adam"'
+            raise BadInput("protocol.server_halves", "a server that only averages has no rate", fix)
         if self.sends == "gradients" and self.server == "none":
             raise BadInput(
                 "protocol.server", "gradients need a server that steps", 'set it to "sgd" or "adam"'
@@ -65,7 +77,7 @@ class FedAvg(Protocol):
         server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
         lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
         helpers = {HELPER + n: w.new_zeros(()) for n, w in server.items() if model.parts[part_of(n)].helper}
-        return State(0, server, devices, {**self._stepper().fresh(lone), **helpers})
+        return State(0, server, devices, {**self._stepper(lone, 0).fresh(lone), **helpers})
 
     def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
         return Sent(state.server, {})
@@ -136,7 +148,8 @@ class FedAvg(Protocol):
         server = {name: weight.clone() for name, weight in server.items()}
         memory = {name: value.clone() for name, value in state.memory.items()}
         slopes = {name: (sign * change).to(server[name].dtype)[None] for name, change in changes.items()}
-        self._stepper().step({name: weight[None] for name, weight in server.items()}, slopes, memory)
+        lone = {name: weight[None] for name, weight in server.items()}
+        self._stepper(lone, state.round).step(lone, slopes, memory)
         return replace(state, round=state.round + 1, server=server, memory=memory)
 
     def _mean(self, partial: Params, name: str) -> Tensor:
@@ -147,8 +160,14 @@ class FedAvg(Protocol):
             return partial[name] / partial[HELPER + name].clamp(min=1)
         return partial[name] / partial["clients"]
 
-    def _stepper(self) -> Stepper:
-        return Stepper("adam" if self.server == "adam" else "sgd", self.server_lr)
+    def _stepper(self, names: Iterable[str], round: int) -> Stepper:
+        rates = {part_of(name): self._rate(name, round) for name in names}
+        return Stepper("adam" if self.server == "adam" else "sgd", rates)
+
+    def _rate(self, name: str, round: int) -> float:
+        halves = rate_of(self.server_halves, name)
+        slower: float = 0.5 ** (round / halves) if halves else 1.0
+        return rate_of(self.server_lr, name) * slower
 
 
 def _like(tensor: Tensor) -> tuple[int, ...]:
