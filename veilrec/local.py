@@ -118,11 +118,13 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
     loss = torch.zeros_like(examples)
+    paces = torch.tensor([-(-n // task.batch) for n in portion.sizes], device=examples.device)  # steps a pass
     step = 0
     for epoch in range(task.epochs):
-        for batch, place in portion.steps(epoch, task.batch, narrow=task.narrow()):
+        for number, (batch, place) in enumerate(portion.steps(epoch, task.batch, narrow=task.narrow())):
             active = len(batch.weight)
-            keys = Keys(situation.keys.value[:active]).fold("step").fold(step)
+            # By each device's own count: what it draws must not hang on how long others are at work.
+            keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * paces[:active] + number)
             device = situation.device(portion, batch, keys, step)
             share = batch.weight.sum(1) / (examples[:active] * task.epochs)
             places = {} if place is None else dict.fromkeys(task.tables, place)
