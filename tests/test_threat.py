@@ -88,9 +88,50 @@ def test_values_are_drawn_and_hidden_too() -> None:
     assert [int(part.sum()) for part in parts] == [5, 5]
 
 
+def test_those_who_consent_are_known_whatever_is_drawn() -> None:
+    consents = torch.zeros(100, dtype=torch.bool)
+    consents[[0, 1, 2, 60, 61, 95]] = True  # nobody knows what the last one is
+    for threat in (Threat(known="consenting"), Threat(known="consenting", stratified=False)):
+        for seed in (0, 1):
+            draw = threat.draw(LABEL, TAGS, Keys.seed(seed), consents)
+            assert draw.known.nonzero().squeeze(1).tolist() == [0, 1, 2, 60, 61]
+            assert draw.target.nonzero().squeeze(1).tolist() == [*range(3, 60), *range(62, 90)]
+    assert not bool(Threat(known="consenting").draw(LABEL, TAGS, Keys.seed(0)).known.any())
+
+
+def test_a_share_does_not_ask_who_consents() -> None:
+    drawn = [Threat(known=0.2).draw(LABEL, TAGS, Keys.seed(3), asked) for asked in (None, LABEL == 1)]
+    assert torch.equal(drawn[0].known, drawn[1].known)
+    assert torch.equal(drawn[0].target, drawn[1].target)
+
+
+def test_those_who_consent_are_levelled_apart_from_the_others() -> None:
+    consents = torch.zeros(100, dtype=torch.bool)
+    consents[[*range(12), *range(60, 64), 99]] = True  # 12 and 4 of the classes
+    threat = Threat(known="consenting", balanced=True)
+    one, other = (threat.draw(LABEL, TAGS, Keys.seed(seed), consents) for seed in (0, 1))
+    for draw in (one, other):
+        assert torch.bincount(LABEL[draw.known]).tolist() == [4, 4]
+        assert torch.bincount(LABEL[draw.target]).tolist() == [26, 26]
+        assert not bool((draw.known & ~consents).any())
+        assert not bool((draw.target & consents).any())
+    assert not torch.equal(one.target, other.target)  # another draw leaves others out
+    nobody = threat.draw(LABEL, TAGS, Keys.seed(0), torch.zeros_like(consents))
+    assert (int(nobody.known.sum()), int(nobody.target.sum())) == (0, 60)
+
+
+def test_folds_cut_those_who_consent() -> None:
+    consents = torch.arange(100) % 4 == 0
+    draw = Threat(known="consenting").draw(LABEL, TAGS, Keys.seed(0), consents)
+    parts = [part for _, part in draw.folds(LABEL, TAGS, Keys.seed(0), 3)]
+    assert torch.equal(torch.stack(parts).sum(0) == 1, consents & (LABEL >= 0))
+    assert max(int(part.sum()) for part in parts) - min(int(part.sum()) for part in parts) <= 1
+
+
 @pytest.mark.parametrize(
     ("options", "where"),
     [
+        ({"known": "consent"}, "threat.known: consent is no share; give a number between 0 and 1, or"),
         ({"known": 0.0}, "threat.known"),
         ({"known": 1.0}, "threat.known"),
         ({"repeats": 0}, "threat.repeats"),

@@ -49,7 +49,7 @@ class Clients:
         seats: ``[clients, seats]`` which user sits where; -1 is an empty seat.
         validation, test: ``[clients, seats]`` the items each user is tested on, -1 where there is none.
         consents: By attribute, ``[clients, seats]``: True for those who share it openly. Whose labels an
-            *attacker* knows is another matter: see `attack.Threat`.
+            *attacker* knows is another matter, unless the threat says that these are they: `threat.Threat`.
         tags: ``[clients]`` a hash of each client's name: what its randomness is keyed by.
     """
 

@@ -13,7 +13,10 @@ from veilrec.attack import GRANTS
 from veilrec.errors import BadInput, nearest
 from veilrec.keys import Keys
 
-__all__ = ["Threat"]
+__all__ = ["CONSENTING", "Known", "Threat"]
+
+Known = float | Literal["consenting"]
+CONSENTING: Literal["consenting"] = "consenting"
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,14 @@ class Threat:
 
     Attributes:
         attributes: What the attacker is after; empty for every attribute of the data.
-        known: The share of users whose label the attacker has; drawn after training.
-        stratified: Take that share of each class, so that no class is missing.
-        balanced: First drop users at random until all classes are as small as the smallest.
-        repeats: Draws of known and target users; scores are means over them.
+        known: The share of users whose label the attacker has; drawn after training. Or ``consenting``: of
+            each attribute those who share it openly, and all others with a label are the targets.
+        stratified: Take that share of each class, so that no class is missing; not where those are known who
+            consent, since they are not drawn.
+        balanced: First drop users at random until all classes are as small as the smallest. Where those are
+            known who consent, among them and among the targets apart, each down to its own smallest class.
+        repeats: Draws of known and target users; scores are means over them. Those who consent are the same
+            in each: only folds, what attackers draw, and who is dropped by `balanced` differ.
         folds: The known users are cut into so many parts, each in turn held out: what an attacker chooses by.
         selection: Of an attacker that learns in stages, the last, the best on held-out known users, or the
             best on the targets themselves: an oracle that nobody has, and every table says so.
@@ -35,14 +42,15 @@ class Threat:
         resamples: Of users, for the intervals.
         permutations: Of labels, for the p-value.
         also: Protocols of papers that are run beside this one: ``pard``, ``apm``, ``apm-four``, ``aegis``, …;
-            ``apm@0.3`` is ``apm`` with that share of the users known, under that name.
+            ``apm@0.3`` is ``apm`` with that share of the users known, under that name, and
+            ``pard@consenting`` is ``pard`` with those known who consent.
         own: Whether our own protocol is run as well; false for those of `also` alone.
         along: A protocol that is also run at each look at the validation items, with at most five draws: a
             curve of balanced accuracy beside the metrics, by which nothing is chosen. "" for none.
     """
 
     attributes: Sequence[str] = ()
-    known: float = 0.2
+    known: Known = 0.2
     stratified: bool = True
     balanced: bool = False
     repeats: int = 1
@@ -58,8 +66,9 @@ class Threat:
     along: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 < self.known < 1:
-            raise BadInput("threat.known", f"{self.known} is no share", "give a number between 0 and 1")
+        if self.known != CONSENTING and (isinstance(self.known, str) or not 0 < self.known < 1):
+            fix = f'give a number between 0 and 1, or "{CONSENTING}"'
+            raise BadInput("threat.known", f"{self.known} is no share", fix)
         for name, least in (("repeats", 1), ("folds", 2), ("resamples", 100), ("permutations", 99)):
             if getattr(self, name) < least:
                 raise BadInput(f"threat.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
@@ -71,13 +80,22 @@ class Threat:
                     "threat.grants", f'nothing called "{grant}" can be granted', nearest(grant, GRANTS)
                 )
 
-    def draw(self, label: Tensor, tags: Tensor, keys: Keys) -> Draw:
+    @property
+    def share(self) -> float | None:
+        """The share of users that is drawn as known; None where those are known who consent."""
+        return None if isinstance(self.known, str) else self.known
+
+    def draw(self, label: Tensor, tags: Tensor, keys: Keys, consents: Tensor | None = None) -> Draw:
         """Cut the users with a label into known and target ones; `tags` are hashes of their ids.
 
-        ``label [users]``: classes with -1 for unknown, or values with NaN.
+        ``label [users]``: classes with -1 for unknown, or values with NaN. ``consents [users]``: who shares
+        it openly, None for nobody; looked at only where those are known.
         """
-        order = keys.fold("known").fold(tags).uniform(dtype=torch.float64)  # [users]
         there = ~label.isnan() if label.is_floating_point() else label >= 0
+        if self.share is None:
+            given = torch.zeros_like(there) if consents is None else consents
+            return self._as_given(label, there, given, keys.fold("balance").fold(tags))
+        order = keys.fold("known").fold(tags).uniform(dtype=torch.float64)  # [users]
         if label.is_floating_point():
             group = torch.zeros_like(there, dtype=torch.int64)
         else:
@@ -86,9 +104,16 @@ class Threat:
         known = torch.zeros_like(there)
         for name in group[there].unique():
             members = (there & (group == name)).nonzero().squeeze(1)
-            count = max(1, round(self.known * len(members)))
+            count = max(1, round(self.share * len(members)))
             known[members[order[members].argsort()[:count]]] = True
         return Draw(known, there & ~known)
+
+    def _as_given(self, label: Tensor, there: Tensor, consents: Tensor, keys: Keys) -> Draw:
+        """Known are those who consent; classes are levelled on either side, since nobody may change sides."""
+        known, target = there & consents, there & ~consents
+        if self.balanced and not label.is_floating_point():
+            known, target = (self._levelled(label, side, keys) for side in (known, target))
+        return Draw(known, target)
 
     def _levelled(self, label: Tensor, there: Tensor, keys: Keys) -> Tensor:
         """Those who stay when every class is cut down to the smallest."""

@@ -94,6 +94,11 @@ RECIPES = {
         [],
         'a.toml:2: plan.lr.usr: the model has no such part; did you mean "user"?',
     ),
+    "a halving rate for no part": (
+        '[protocol]\nserver = "adam"\nserver_halves = { itme = 5 }\n',
+        [],
+        'a.toml:3: protocol.server_halves.itme: the model has no such part; did you mean "item"?',
+    ),
     "a scope for no part": (
         '[model.scopes]\nhead = "private"\n',
         [],
@@ -202,6 +207,11 @@ RECIPES = {
         "sweep.seed: cannot be swept; use seeds = [0, 1, 2]",
     ),
     "a threat to no share": ("[threat]\nknown = 2\n", [], "a.toml:2: threat.known: 2.0 is no share; "),
+    "a threat to nobody in particular": (
+        '[threat]\nknown = "consentng"\n',
+        [],
+        'a.toml:2: threat.known: "consentng" is not allowed; did you mean "consenting"?',
+    ),
     "a threat to no attribute": (
         '[threat]\nattributes = ["gendre"]\n',
         [],

@@ -54,6 +54,18 @@ def test_an_audit_in_full(capsys: pytest.CaptureFixture[str]) -> None:
         assert expected in flat, expected
 
 
+@pytest.mark.parametrize(("repeats", "then"), [(1, "."), (5, ", attacked 5 times.")])
+def test_whose_labels_are_known_is_said_where_they_are_those_who_consent(
+    capsys: pytest.CaptureFixture[str], repeats: int, then: str
+) -> None:
+    threat = {"known": "consenting", "repeats": repeats}
+    print_audit("pard@consenting", audit({"gender": attribute(0.78, spread(0.78))}, threat=threat))
+    flat = " ".join(capsys.readouterr().out.split())
+    assert f"; known are those who share the attribute openly{then} gender:" in flat
+    assert "189 users known, 754 attacked" in flat
+    assert "%" not in flat.split("gender:")[0]
+
+
 def test_verdicts_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     print_verdicts(audit({"gender": attribute(0.78, spread(0.78)), "job": {"verdict": None}}))
     lines = capsys.readouterr().out.splitlines()

@@ -38,7 +38,7 @@ Preset = Annotated[
     _names(
         "--preset",
         "veilrec, pard, pard-halves, apm, apm-four, aegis, fedau2 or fedau2-gradients; "
-        "apm@0.3 is apm with 30 % of users known",
+        "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent",
     ),
 ]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
@@ -46,7 +46,12 @@ Reads = Annotated[Names, _names("--reads", "updates, parameters, profile, embedd
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]
 Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
 Grant = Annotated[Names, _names("--grant", "interactions, user_vectors or withheld", "WHAT")]
-Known = Annotated[float | None, typer.Option(help="Share of users whose label is known.")]
+Known = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE", help="Share of users whose label is known, or consenting: those who consent."
+    ),
+]
 Repeats = Annotated[int | None, typer.Option(min=1, help="Draws of known users.")]
 Selection = Annotated[str | None, typer.Option(help="last, validation or oracle.")]
 Seed = Annotated[int | None, typer.Option(help="Instead of the run's own.")]
@@ -81,7 +86,7 @@ def attack(
     from veilrec.cells import runs_in
 
     threat = {
-        "known": known,
+        "known": None if known is None else _known(known),
         "repeats": repeats,
         "selection": selection,
         "grants": grant,
@@ -96,6 +101,17 @@ def attack(
             _print(place, told[str(place)])
     if as_json:
         print(json.dumps(told, indent=2, ensure_ascii=False))
+
+
+def _known(text: str) -> float | str:
+    """A share, or the word for those who consent."""
+    from veilrec.threat import CONSENTING
+
+    try:
+        return text if text == CONSENTING else float(text)
+    except ValueError as error:
+        fix = f"give a number between 0 and 1, or {CONSENTING}"
+        raise BadInput("--known", f'"{text}" is no share', fix) from error
 
 
 def _audits(

@@ -30,9 +30,7 @@ FULL = ("auc", "spearman")  # scores that are shown with their interval
 def print_audit(name: str, audit: Mapping[str, Any]) -> None:
     """One audit in full: who looks at what, a table an attribute, and a sentence for each."""
     out, threat = console(), audit.get("threat", {})
-    known = f"; {100 * threat['known']:.0f} % of the users known" if "known" in threat else ""
-    repeats = f", drawn {threat['repeats']} times" if threat.get("repeats", 1) > 1 else ""
-    out.print(f"Audit {printable(name)}: {printable(audit.get('sees', ''))}{known}{repeats}.", style="bold")
+    out.print(f"Audit {printable(name)}: {printable(audit.get('sees', ''))}{_known(threat)}.", style="bold")
     for grant in audit.get("grants") or ():
         out.print(f"Granted: {printable(grant)}.")
     if audit.get("oracle"):
@@ -44,6 +42,16 @@ def print_audit(name: str, audit: Mapping[str, Any]) -> None:
         _print_notes(entry)
         _print_verdict(attribute, entry)
     _print_membership(audit)
+
+
+def _known(threat: Mapping[str, Any]) -> str:
+    """Whose labels the attacker has; how many that is stands beside each attribute."""
+    consenting = threat.get("known") == "consenting"
+    times = f"{threat['repeats']} times" if threat.get("repeats", 1) > 1 else ""
+    if consenting:
+        return f"; known are those who share the attribute openly{times and f', attacked {times}'}"
+    known = f"; {100 * threat['known']:.0f} % of the users known" if "known" in threat else ""
+    return f"{known}{times and f', drawn {times}'}"
 
 
 def print_verdicts(audit: Mapping[str, Any]) -> None:

@@ -24,6 +24,12 @@ THREAT = {
     "permutations": "permutations of labels, for p",
     "grants": "granted",
 }
+CONSENTING = {  # the same where those are known who consent, whose number stands beside each attribute
+    **THREAT,
+    "known": "users whose label the attacker has",
+    "balanced": "classes cut down to the smallest first, among the known and among the targets",
+    "repeats": "attacks on the same users",
+}
 NOTHING = "no formal guarantee"
 TOO_MUCH = 20  # a composed ε beyond which a guarantee rules nothing out, as the ledger itself has it
 YES = {True: "yes", False: "no"}
@@ -132,11 +138,6 @@ def settings(arm: Arm) -> tuple[Table, Table, Table]:
 def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> Audit:
     _, name, first = alike[0]
     threat = first.get("threat") or {}
-    rows = [
-        [THREAT.get(key, key), YES[value] if isinstance(value, bool) else shown(value)]
-        for key, value in threat.items()
-        if key != "grants"
-    ]
     attributes = [
         [attribute, *_classes(entry), bare(entry.get("known")), bare(entry.get("targets"))]
         for attribute, entry in (first.get("attributes") or {}).items()
@@ -147,9 +148,22 @@ def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> Audit:
         list(dict.fromkeys(str(entry.get("sees", "")) for *_, entry in alike)),
         [str(sentence) for sentence in first.get("grants") or ()],
         bool(first.get("oracle")),
-        Table(["protocol", "value"], rows, (0, 1)),
+        Table(["protocol", "value"], _threat(threat), (0, 1)),
         Table(["attribute", "classes, with users", "known", "targets"], attributes, (0, 1)),
     )
+
+
+def _threat(threat: Mapping[str, Any]) -> list[list[str]]:
+    """The settings of a protocol, each in words."""
+    words, idle = THREAT, {"grants"}
+    if threat.get("known") == "consenting":  # who consents is not drawn: no share of any class
+        words, idle = CONSENTING, {"grants", "stratified"}
+        threat = {**threat, "known": "those who share the attribute openly"}
+    return [
+        [words.get(key, key), YES[value] if isinstance(value, bool) else shown(value)]
+        for key, value in threat.items()
+        if key not in idle
+    ]
 
 
 def _classes(entry: Mapping[str, Any]) -> list[str]:

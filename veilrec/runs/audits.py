@@ -64,7 +64,7 @@ class Examiner:
         Raises:
             BadInput: Where an attribute is unknown, too few users have a label, or no attack can look.
         """
-        people, known = People.of(self.data), public(federation)
+        people, known = People.of(self.data).sharing(federation.clients), public(federation)
         there = torch.zeros(self.data.n_users, dtype=torch.bool)
         seats = known.seats[federation.able.cpu()]
         there[seats[seats >= 0]] = True
@@ -79,7 +79,7 @@ class Examiner:
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
     ) -> dict[str, Any]:
         """Every audit's findings, by its name."""
-        found, people, known = {}, People.of(self.data), public(federation)
+        found, people, known = {}, People.of(self.data).sharing(federation.clients), public(federation)
         looks: dict[tuple[str, ...], Seen] = {}  # what was read once is there for the next audit
         for one in self.audits:
             grants = tuple(sorted(one.threat.grants))

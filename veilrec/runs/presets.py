@@ -11,7 +11,7 @@ from veilrec.attacks.dlg import DLG, iDLG
 from veilrec.attacks.one_hot import ColumnNorms
 from veilrec.errors import BadInput, nearest
 from veilrec.runs.lab import Audit
-from veilrec.threat import Threat
+from veilrec.threat import CONSENTING, Known, Threat
 
 __all__ = ["OWN", "PRESETS", "preset"]
 
@@ -93,29 +93,34 @@ PRESETS = {
 def preset(name: str, attributes: Sequence[str] = (), where: str = "threat.also") -> Audit:
     """A protocol by name, for some attributes or for all; `where` it was asked for.
 
-    ``apm@0.2`` is the protocol ``apm`` with a fifth of the users known, and goes by that whole name.
+    ``apm@0.2`` is the protocol ``apm`` with a fifth of the users known, ``pard@consenting`` is ``pard`` with
+    those known who consent; either goes by that whole name.
 
     Raises:
-        BadInput: Where there is none of that name, or what stands after the @ is no share.
+        BadInput: Where there is none of that name, or what stands after the @ is neither.
     """
-    short, cut, share = name.partition("@")
+    short, cut, who = name.partition("@")
     if short not in PRESETS:
         raise BadInput(where, f'no protocol "{short}"', nearest(short, PRESETS))
     found = PRESETS[short]
     threat = replace(found.threat, attributes=tuple(attributes))
     if not cut:
         return replace(found, threat=threat)
-    known = _share(name, share, where)
-    return replace(found, name=f"{short}@{known:g}", threat=replace(threat, known=known))
+    known = _known(name, who, where)
+    told = known if isinstance(known, str) else f"{known:g}"
+    return replace(found, name=f"{short}@{told}", threat=replace(threat, known=known))
 
 
-def _share(name: str, text: str, where: str) -> float:
-    """The share of users known that a protocol's name ends in."""
+def _known(name: str, text: str, where: str) -> Known:
+    """The known users that a protocol's name ends in."""
+    if text == CONSENTING:
+        return CONSENTING
     try:
         known = float(text)
     except ValueError:
         known = math.nan
     if not 0 < known < 1:
-        fix = f"give a number between 0 and 1, as in {name.partition('@')[0]}@0.2"
+        short = name.partition("@")[0]
+        fix = f"give a number between 0 and 1, as in {short}@0.2, or {short}@{CONSENTING}"
         raise BadInput(where, f'"{text}" in "{name}" is no share of the users', fix)
     return known

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from veilrec.attack import Task
+from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions, id_hashes, lots
 from veilrec.keys import Keys
 from veilrec.metrics.resampling import weights
-from veilrec.threat import Draw, Threat
+from veilrec.threat import CONSENTING, Draw, Threat
 
 __all__ = ["Goal", "People", "Trial", "goals_of", "trial_of"]
 
@@ -31,6 +32,7 @@ class People:
         values: Continuous attributes, ``[users]`` float64, NaN unknown.
         tags: ``[users]`` hashes of the users' ids: known users are drawn by them.
         lots: ``[users]`` what users are resampled by (`interactions.lots`); `tags` if nothing is published.
+        consents: By attribute, ``[users]`` True for those who share it openly; none where nobody was asked.
     """
 
     labels: Mapping[str, Tensor]
@@ -38,6 +40,7 @@ class People:
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     values: Mapping[str, Tensor] = field(default_factory=dict)
     lots: Tensor | None = None
+    consents: Mapping[str, Tensor] = field(default_factory=dict)
     _drawn: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -45,6 +48,15 @@ class People:
         """The users of a log."""
         own = lots(data.user_ids, data.user, data.item)
         return cls(data.attributes, id_hashes(data.user_ids), data.classes, data.values, own)
+
+    def sharing(self, clients: Clients) -> People:
+        """The same users, with who shares what as their clients have it."""
+        seats = clients.seats.cpu()
+        taken, found = seats >= 0, {}
+        for name, given in clients.consents.items():
+            found[name] = torch.zeros(len(self.tags), dtype=torch.bool)
+            found[name][seats[taken]] = given.cpu()[taken]
+        return replace(self, consents=found)
 
     def weights(self, users: Tensor, resamples: int) -> Tensor:
         """``[resamples, u]`` how often each resample counts some of the users: a mask, or their numbers."""
@@ -59,6 +71,7 @@ class Goal(NamedTuple):
     name: str
     label: Tensor  # [users]
     names: Sequence[str]  # of the classes; empty for a continuous one
+    consents: Tensor | None = None  # [users] who shares it openly; None for nobody
 
     @property
     def classes(self) -> int:
@@ -78,6 +91,8 @@ class Trial(NamedTuple):
 def goals_of(people: People, threat: Threat, there: Tensor) -> list[Goal]:
     """What the threat is after, among the users of whom anything was seen: `there [users]`.
 
+    Where those are known who consent, every attribute is every one with classes: no other can be shared.
+
     Raises:
         BadInput: Where an attribute is unknown, or nothing can be learned from it.
     """
@@ -86,32 +101,51 @@ def goals_of(people: People, threat: Threat, there: Tensor) -> list[Goal]:
         if name not in known:
             raise BadInput("threat.attributes", f'the data has no attribute "{name}"', nearest(name, known))
     goals = []
-    for name in threat.attributes or known:
+    for name in threat.attributes or (known if threat.share is not None else people.labels):
         if name in people.labels:
             label = torch.where(there, people.labels[name].cpu(), -1)
             count = max(len(people.classes.get(name, ())), int(label.max()) + 1)
             names = [*people.classes.get(name, ()), *map(str, range(count))][:count]
         else:
             label, names = torch.where(there, people.values[name].cpu().double(), torch.nan), []
+        goal = Goal(name, label, names, people.consents.get(name))
         _check(name, label, threat)
-        goals.append(Goal(name, label, names))
+        if threat.share is None:
+            _check_consents(goal)
+        goals.append(goal)
     return goals
 
 
 def _check(name: str, label: Tensor, threat: Threat) -> None:
     """Refuse an attribute from which nothing can be learned."""
     told = label[~label.isnan()] if label.is_floating_point() else label[label >= 0]
-    if len(told) * threat.known < threat.folds or len(told.unique()) < 2:
+    share = 1.0 if threat.share is None else threat.share
+    if len(told) * share < threat.folds or len(told.unique()) < 2:
         what = f"{len(told)} users with {len(told.unique())} different values of {name}"
         raise BadInput(
             "threat.attributes", f"{what} cannot be attacked", "choose other attributes or more users"
         )
 
 
+def _check_consents(goal: Goal) -> None:
+    """Refuse those who consent as the known users where there are none, or where there is nobody else."""
+    if not goal.classes:
+        what = f"{goal.name} is a number, and only classes can be shared openly"
+        raise BadInput("threat.known", what, "name attributes with classes in threat.attributes")
+    there = goal.label >= 0
+    known = there & goal.consents if goal.consents is not None else torch.zeros_like(there)
+    if not bool(known.any()) or bool(known[there].all()):
+        few = not bool(known.any())
+        who, then = ("nobody", "no label is known") if few else ("everybody", "nobody is left to attack")
+        what = f'"{CONSENTING}", and {who} shares {goal.name}, so that {then}'
+        fix = f"give a {'larger' if few else 'smaller'} data.consent, or a share of users, such as 0.2"
+        raise BadInput("threat.known", what, fix)
+
+
 def trial_of(goal: Goal, threat: Threat, tags: Tensor, seed: int, repeat: int) -> Trial:
-    """One draw of known and target users; every draw of a seed differs, and is the same for every attack."""
+    """One draw of known and target users, the same for every attack; draws of a share all differ."""
     keys = Keys.seed(seed).fold("attack").fold(goal.name).fold(repeat)
-    draw, own = threat.draw(goal.label, tags, keys), seed * 1000 + repeat
+    draw, own = threat.draw(goal.label, tags, keys, goal.consents), seed * 1000 + repeat
     _check_draw(goal, draw, threat)
     task = Task(draw.hide(goal.label), goal.classes, own, goal.name)
     inner = [
@@ -123,8 +157,13 @@ def trial_of(goal: Goal, threat: Threat, tags: Tensor, seed: int, repeat: int) -
 
 def _check_draw(goal: Goal, draw: Draw, threat: Threat) -> None:
     """Refuse a draw from which nothing can be learned, or in which nobody is left to attack."""
-    known, targets = goal.label[draw.known], int(draw.target.sum())
-    if len(known) < threat.folds or len(known.unique()) < 2 or targets < FEWEST:
-        kinds = len(known.unique())
+    known, target = goal.label[draw.known], goal.label[draw.target]
+    kinds, targets = len(known.unique()), len(target)
+    alike = threat.share is None and len(target.unique()) < 2  # in every draw: chance would be all there is
+    if len(known) < threat.folds or kinds < 2 or targets < FEWEST or alike:
         what = f"{len(known)} users with {kinds} values of {goal.name} would be known, {targets} attacked"
-        raise BadInput("threat.known", what, "choose another share, other attributes, or stratified draws")
+        fix = "choose another share, other attributes, or stratified draws"
+        if threat.share is None:
+            what += " who are all alike" if alike and targets > 1 else ""
+            fix = "give another data.consent, other attributes, or a share of users, such as 0.2"
+        raise BadInput("threat.known", what, fix)
