@@ -33,6 +33,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"objective": "bpr", "user": "exposed", "head": ()},
         {"sharing": "private", "personal": True},
         {"head": (), "personal": True},
+        {"edge_dropout": 0.5},
+        {"edge_dropout": 0.3, "head": ()},
     ],
     "FedMF": [{"objective": "bpr", "user": "exposed"}],
     "FedNCF": [
@@ -66,6 +68,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "PARD": [
         {"join": "add", "ip": "own", "distance": "mean_square", "reads": "positives", "public_share": 1.0},
         {"average_user": True, "attributes": ("gender",)},
+        {"estimator_passes": 2, "estimator_dropout": 0.5},
     ],
     "FedAvg": [
         {"weigh": "touched"},

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.hooks import LR, Add, Blur, Guided, Helped, fed_of
-from tests.worlds import checkerboard, everyone, federation, held, largest, phones, run, uploads_of
-from veilrec.defence import Defence, HelperSteps
+from tests.hooks import LR, Add, Blur, Guided, Helped, fed_of, part
+from tests.worlds import checkerboard, everyone, federation, held, largest, phones, ragged, run, uploads_of
+from veilrec.defence import Defence, HelperSteps, chain
+from veilrec.defences.none import Undefended
+from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
@@ -27,7 +29,7 @@ def by_hand(steps: HelperSteps, rounds: int, per_round: int) -> Tensor:
     for gender in (torch.arange(24) % 2).tolist():
         probe, velocity = torch.zeros(2), torch.zeros(2)
         for round in range(rounds):
-            for _ in range(per_round if round % steps.every == 0 else 0):
+            for _ in range(steps.times * per_round if round % steps.every == 0 else 0):
                 slope = probe - (torch.tensor([3.0, 4.0]) + gender)
                 if steps.clip:
                     slope = slope * min(1.0, steps.clip / float(slope.norm()))
@@ -43,9 +45,10 @@ def by_hand(steps: HelperSteps, rounds: int, per_round: int) -> Tensor:
         HelperSteps(lr=0.1),
         HelperSteps(lr=0.05, momentum=0.9),
         HelperSteps(lr=0.1, clip=1.0),
-        HelperSteps(lr=0.1, momentum=0.5, clip=2.0, every=2),
+        HelperSteps(lr=0.1, times=3),
+        HelperSteps(lr=0.1, momentum=0.5, clip=2.0, every=2, times=2),
     ],
-    ids=["plain", "momentum", "clip", "all"],
+    ids=["plain", "momentum", "clip", "times", "all"],
 )
 @pytest.mark.parametrize("batch", [100, 4])
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
@@ -66,6 +69,38 @@ def test_a_penalty_sees_helpers_after_their_step() -> None:
     moved = held(plain, run(plain))["user"] - held(fed, run(fed))["user"]
     pushed = LR * by_hand(HelperSteps(lr=0.1), 1, 1).sum(1)
     assert largest(moved, pushed[:, None, None].expand_as(moved)) < 1e-6
+
+
+@dataclass(frozen=True)
+class Lucky(Helped):
+    """Its probe goes up by what is drawn."""
+
+    helpers: ClassVar[HelperSteps] = HelperSteps(lr=1.0, times=3)
+
+    def helper_loss(self, model: Recommender, device: Device) -> Tensor:
+        return -(part(model, "probe") * device.keys.normal(2)).sum()
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_each_pass_draws_anew_and_the_first_from_the_keys_of_the_step(chunk: int) -> None:
+    """Also where some devices have fewer steps than others: their probes stand still when they are done."""
+    clients = phones(ragged((2, 5, 9, 12), 40))
+    fed = federation(clients, FedMF(40, dim=4), None, Lucky(), batch=5, chunk=chunk)
+    found = held(fed, run(fed))["probe"]
+    for client, steps in enumerate((1, 1, 2, 3)):
+        own, total = Keys(fed.client_keys(torch.tensor([client]), 0).value[0]), torch.zeros(2)
+        for keys in (own.fold("step").fold(step) for step in range(steps)):
+            total = total + keys.normal(2) + sum(keys.fold("pass").fold(k).normal(2) for k in (1, 2))
+        assert largest(found[client], total) < 1e-5
+
+
+def test_a_chain_is_stepped_as_often_as_its_one_pace_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = chain(Blur(), Helped(), Undefended())
+    monkeypatch.setattr(Helped, "helpers", HelperSteps(lr=0.1, times=2))
+    fed = fed_of(twice)
+    assert largest(held(fed, run(fed))["probe"], by_hand(HelperSteps(lr=0.1, times=2), 1, 1)) < 1e-5
+    with pytest.raises(BadInput, match="each at another pace"):
+        chain(Lucky(), Helped())
 
 
 @pytest.mark.parametrize("protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=str)

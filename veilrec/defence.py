@@ -46,12 +46,14 @@ class HelperSteps:
         lr, momentum: Of their own SGD.
         clip: Bound on the norm of a device's helper gradient; 0 for none.
         every: Train them in every n-th round only.
+        times: How many steps they take before each step of the recommender, each with draws of its own.
     """
 
     lr: float = 0.1
     momentum: float = 0.0
     clip: float = 0.0
     every: int = 1
+    times: int = 1
 
 
 class Defence:

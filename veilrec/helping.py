@@ -25,17 +25,31 @@ def helper_stepper(defence: Defence) -> Stepper:
 def help_along(
     task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
 ) -> None:
-    """One step of the helper parts, in the rounds in which they are trained."""
-    names, helpers = task.helpers, task.defence.helpers
-    if not names or not task.defence.acts("helper_loss") or situation.round % helpers.every:
+    """The steps of the helper parts before one of the recommender, in the rounds in which they are trained.
+
+    What is `read` of helpers are views of `params`: each pass finds them as the one before has left them. The
+    first one draws from the device's keys as they are, the others from keys of their own.
+    """
+    helpers = task.defence.helpers
+    if not task.helpers or not task.defence.acts("helper_loss") or situation.round % helpers.every:
         return
+    for turn in range(helpers.times):
+        keys = device.keys.fold("pass").fold(turn) if turn else device.keys
+        _step(task, read, params, state, device._replace(keys=keys), situation)
+
+
+def _step(
+    task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
+) -> None:
+    """One pass."""
+    names = task.helpers
     leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
         losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, situation.axes())
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
-    helper_stepper(task.defence).step(params, _clipped(named, helpers.clip), state)
+    helper_stepper(task.defence).step(params, _clipped(named, task.defence.helpers.clip), state)
 
 
 def _clipped(slopes: Params, bound: float) -> Params:

@@ -35,6 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"reads": "positives", "ip": "own"},
     {"public_share": 1.0, "warm_up": 9},
+    {"estimator_dropout": 0.5},
 ]
 
 
@@ -414,6 +415,8 @@ def test_attributes_are_those_asked_for() -> None:
         {"lambda_re": 0.1},
         {"public_share": 1.0},
         {"estimator_lr": 0.01},
+        {"estimator_passes": 2},
+        {"estimator_dropout": 0.5},
         {"attributes": ("age",)},
         {"head": (5,)},
     ],
@@ -433,6 +436,13 @@ def test_every_option_changes_something(options: dict[str, Any]) -> None:
         ({"estimator_lr": math.inf}, "estimator_lr"),
         ({"public_share": 0.0}, "public_share"),
         ({"estimator_every": 0}, "estimator_every"),
+        ({"estimator_passes": 0}, "estimator_passes: 0 is too few; give 1 or more"),
+        (
+            {"estimator_dropout": 1.0},
+            "estimator_dropout: 1.0 is no share; give a number from 0 up to below 1",
+        ),
+        ({"estimator_dropout": -0.1}, "estimator_dropout: -0.1 is no share"),
+        ({"estimator_dropout": math.nan}, "estimator_dropout: nan is no share"),
         ({"head": (0,)}, "head"),
     ],
 )

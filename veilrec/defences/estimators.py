@@ -10,7 +10,7 @@ Every function takes one device's tensors, or those of a cohort with the client 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from veilrec.defences.split import Perceptron, perceive
 from veilrec.keys import Keys
 from veilrec.params import Params
 
-__all__ = ["Estimators", "distance", "guessing"]
+__all__ = ["Estimators", "distance", "dropped", "guessing"]
 
 SLOPE = 0.2  # of the leaky ReLU
 NEVER = -1e9  # the logit of a class that an attribute does not have
@@ -65,7 +65,13 @@ class Estimators(nn.Module):
 
 
 def guessing(
-    weights: Params, which: str, x: Tensor, label: Tensor, unused: Tensor, weight: Tensor | None = None
+    weights: Params,
+    which: str,
+    x: Tensor,
+    label: Tensor,
+    unused: Tensor,
+    weight: Tensor | None = None,
+    drop: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """``[…]`` the cross-entropy of guesses from ``x [… , n, in]``: a sum over attributes of means over rows.
 
@@ -76,12 +82,23 @@ def guessing(
         label: ``[…, attributes, n]``, -1 where unknown: such a row does not count.
         unused: See `Estimators.unused`.
         weight: ``[…, n]`` of the rows; all alike without.
+        drop: What the last hidden layer ``[…, attributes, n, h]`` goes through; see `dropped`.
     """
-    part = f"estimators.{which}"
-    logits = perceive(x.unsqueeze(-3), weights, part, SLOPE).masked_fill(unused, NEVER)  # [… , t, n, classes]
+    logits = perceive(x.unsqueeze(-3), weights, f"estimators.{which}", SLOPE, drop)  # [… , t, n, classes]
+    logits = logits.masked_fill(unused, NEVER)
     hot = _hot(label, logits.shape[-1], logits.dtype)
     each = logits.logsumexp(-1) - (hot * logits).sum(-1)
     return _mean(each, label, weight).sum(-1)
+
+
+def dropped(hidden: Tensor, keys: Keys, share: float) -> Tensor:
+    """A hidden layer ``[…, t, n, h]`` with a share of it 0, and the rest as much larger as keeps the mean.
+
+    Rows lead in the draw: with more of them, those in front draw the same numbers.
+    """
+    t, n, width = hidden.shape[-3:]
+    stays = keys.uniform(n, t, width).transpose(-3, -2) >= share
+    return hidden * stays / (1 - share)
 
 
 def distance(weights: Params, vector: Tensor, label: Tensor, kind: str = "norm") -> Tensor:

@@ -16,15 +16,16 @@ that it is only collected unless `average_user` asks for what is printed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from veilrec.defence import Defence, HelperSteps, guarded
-from veilrec.defences.estimators import Estimators, distance, guessing
+from veilrec.defences.estimators import Estimators, distance, dropped, guessing
 from veilrec.defences.split import Split
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
@@ -71,6 +72,10 @@ class PARD(Defence):
         public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
         estimator_lr: Of the estimators' own SGD, with momentum 0.9 and gradients of norm 5 at most.
         estimator_every: Train them in every n-th round only.
+        estimator_passes: How many steps they take before each step of the vectors, each on a draw of its own
+            from D_pub; up to 3 in the code.
+        estimator_dropout: Share of the last hidden layer of ``ir`` and ``FP`` that is dropped while they
+            learn; in the code a half, and 0.3 for occupations. The vectors are trained against all of it.
         head: Widths of the predictor's hidden layers.
         join: The predictor reads both user vectors side by side, or (code) their sum.
         average_user: Whether the server averages z_u^ir and sends the mean back, as Eq. (5) is printed.
@@ -88,6 +93,8 @@ class PARD(Defence):
     public_share: float = 0.2
     estimator_lr: float = 0.1
     estimator_every: int = 1
+    estimator_passes: int = 1
+    estimator_dropout: float = 0.0
     head: Sequence[int] = (64, 32)
     join: Literal["concatenate", "add"] = "concatenate"
     average_user: bool = False
@@ -105,15 +112,20 @@ class PARD(Defence):
         if not 0 < self.public_share <= 1:
             what = f"{self.public_share} is no share"
             raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
-        if self.estimator_every < 1:
-            raise BadInput("defence.estimator_every", f"{self.estimator_every} is too few", "give 1 or more")
+        for name in ("estimator_every", "estimator_passes"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is too few", "give 1 or more")
+        if not 0 <= self.estimator_dropout < 1:
+            what = f"{self.estimator_dropout} is no share"
+            raise BadInput("defence.estimator_dropout", what, "give a number from 0 up to below 1")
         if min(self.head, default=0) < 1:
             raise BadInput("defence.head", f"{list(self.head)} are no widths", "give numbers from 1 upwards")
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
         """How estimators step."""
-        return HelperSteps(self.estimator_lr, momentum=0.9, clip=5.0, every=self.estimator_every)
+        every, times = self.estimator_every, self.estimator_passes
+        return HelperSteps(self.estimator_lr, momentum=0.9, clip=5.0, every=every, times=times)
 
     @property
     def guards_from(self) -> int:
@@ -164,10 +176,16 @@ class PARD(Defence):
             *(torch.cat(pair, -1 if k == 2 else -2) for k, pair in enumerate(zip(public, own, strict=True)))
         )
         unused = estimators.unused(own.re.device)
-        loss = guessing(weights, "ir", both.ir, both.label, unused)  # Eq. (21)
-        loss = loss + guessing(weights, "fp", both.re, both.label, unused)  # Eq. (30)
+        ir, fp = (self._drop(device, which) for which in ("ir", "fp"))
+        loss = guessing(weights, "ir", both.ir, both.label, unused, drop=ir)  # Eq. (21)
+        loss = loss + guessing(weights, "fp", both.re, both.label, unused, drop=fp)  # Eq. (30)
         taught = public if self.ip == "public" else own
         return loss + distance(weights, taught.re, taught.label, self.distance)  # Eq. (34)
+
+    def _drop(self, device: Device, which: str) -> Callable[[Tensor], Tensor] | None:
+        """What the last hidden layer of an estimator goes through while it learns; None for nothing."""
+        keys = device.keys.fold("dropout").fold(which)
+        return partial(dropped, keys=keys, share=self.estimator_dropout) if self.estimator_dropout else None
 
     def _splitting(self, model: Recommender, weights: Params, device: Device) -> Tensor:
         """λ_ir of Eq. (16) and λ_re of Eqs. (29) and (33) ``[…]``, after the warm-up."""

@@ -23,7 +23,7 @@ from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.params import Params, Part, Scope
-from veilrec.tables import pick
+from veilrec.tables import pick, thinned
 
 __all__ = ["Perceptron", "Split", "perceive"]
 
@@ -56,14 +56,22 @@ class Perceptron(nn.Module):
             self.add_module(str(k), Layer(side, width, height))
 
 
-def perceive(x: Tensor, weights: Mapping[str, Tensor], part: str, slope: float = 0.0) -> Tensor:
+def perceive(
+    x: Tensor,
+    weights: Mapping[str, Tensor],
+    part: str,
+    slope: float = 0.0,
+    drop: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
     """Layers with a leaky ReLU between: ``x [… , n, in]`` and weights ``[…, in, out]`` to ``[…, n, out]``.
 
-    Whatever axes lie in front (a cohort's, those of perceptrons side by side) must broadcast.
+    Whatever axes lie in front (a cohort's, those of perceptrons side by side) must broadcast. The last hidden
+    layer goes through `drop`, where there are both.
     """
     layers = sum(name.startswith(f"{part}.") for name in weights) // 2
     for k in range(layers):
         x = F.leaky_relu(x, slope) if k else x
+        x = drop(x) if drop and 0 < k == layers - 1 else x
         x = x @ weights[f"{part}.{k}.weight"] + weights[f"{part}.{k}.bias"].unsqueeze(-2)
     return x
 
@@ -71,9 +79,10 @@ def perceive(x: Tensor, weights: Mapping[str, Tensor], part: str, slope: float =
 class Split(Recommender):
     """Another model's vectors with a second, private one for each user, and a private perceptron that scores.
 
-    What the other model makes of a user's vector and the items (`represent`) is made of both vectors; its own
-    way of scoring is dropped, and with it its `head` and `sharing`. The scopes of both tables are those named
-    here, whatever `user` or `scopes` said. Parts that other defences have attached to it stay.
+    What the other model makes of a user's vector and the items (`represent`) is made of both vectors, in
+    training of what its `edge_dropout` leaves of the items, the same ones for both; its own way of scoring is
+    dropped, and with it its `head` and `sharing`. The scopes of both tables are those named here, whatever
+    `user` or `scopes` said. Parts that other defences have attached to it stay.
 
     Args:
         base: A model with one user and one item table of one width.
@@ -100,6 +109,7 @@ class Split(Recommender):
         self.objective = base.objective  # type: ignore[assignment]
         self.scale = base.scale
         self.mix = type(base).represent
+        self.edge_dropout = float(getattr(base, "edge_dropout", 0.0))
         kept = {name: part for name, part in base.parts.items() if name not in {*_head(base), *OWN}}
         for name in ("user", "item", *kept):
             setattr(self, name, getattr(base, name))
@@ -122,7 +132,7 @@ class Split(Recommender):
         return self._joined(self.represent(batch), self._mixed(self.user_re, self.item, batch))
 
     def loss(self, device: Device) -> Tensor:
-        batch = device.batch
+        batch = self._thinned(device)
         user = self.scoring_user(batch)[batch.user]  # [b, …]
         touched = self._score(user, batch.item)  # [b]
         untouched = self._score(user[:, None].expand(*batch.negative.shape, -1), batch.negative)  # [b, q]
@@ -135,7 +145,7 @@ class Split(Recommender):
         return self._score(user.expand(*items.shape, -1), items)
 
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
-        batch, item = devices.batch, params["item"]
+        batch, item = self._thinned(devices), params["item"]
         c, b, q = batch.negative.shape
         wanted = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)  # [c, b (1 + q)]
         user = vmap(self._both)(params["user"], params["user_re"], item, batch)  # [c, seats, …]
@@ -164,6 +174,11 @@ class Split(Recommender):
             ]
             scores.append(torch.stack(each, 1))
         return torch.cat(scores)
+
+    def _thinned(self, device: Device) -> Batch:
+        """What is learned from in a step: of the history only some."""
+        history = thinned(device.batch.history, device.keys, self.edge_dropout)
+        return device.batch._replace(history=history)
 
     def _mixed(self, user: Tensor, item: Tensor, batch: Batch) -> Tensor:
         """``[seats, dim]`` what the wrapped model makes of a user's vector and the items."""

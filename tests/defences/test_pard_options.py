@@ -1,0 +1,254 @@
+"""PARD as its public code has it: estimators with several passes and dropout, and edges that are dropped."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.contract import Scene
+from tests.defences.test_pard import CLASSES, DIM, ITEMS, helper_losses, penalties, scene_of, world
+from tests.test_node import uploads_agree
+from tests.worlds import digest, federation, held, largest, run, silos, uploads_of
+from veilrec.clients import Clients
+from veilrec.defence import Defence, chain
+from veilrec.defences.estimators import dropped
+from veilrec.defences.pard import PARD
+from veilrec.errors import BadInput
+from veilrec.helping import help_along
+from veilrec.keys import Keys
+from veilrec.local import Situation, Task
+from veilrec.model import told
+from veilrec.models.fedlightgcn import FedLightGCN
+from veilrec.models.fedncf import FedNCF
+from veilrec.params import Params
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.rounds import Federation
+from veilrec.steps import Stepper
+from veilrec.tables import thinned
+from veilrec.uploads import Sent
+
+OPTIONS: list[dict[str, Any]] = [
+    {"estimator_passes": 3},
+    {"estimator_dropout": 0.5},
+    {"estimator_passes": 2, "estimator_dropout": 0.3, "estimator_every": 2},
+]
+
+
+def fed_of(defence: Defence, share: float = 0.0, clients: Clients | None = None, **plan: Any) -> Federation:
+    clients = clients or world()
+    settings = {"lr": 0.5, "batch": 4, "precision": "float64", "rounds": 9, **plan}
+    model = FedLightGCN(ITEMS, clients.n_seats, dim=DIM, edge_dropout=share)
+    return federation(clients, model, None, defence, **settings)
+
+
+# Passes
+
+
+def by_hand(defence: PARD, scene: Scene, passes: int) -> tuple[Params, list[float]]:
+    """Estimators after some passes, one client and one pass after the other; and the norms of gradients."""
+    names = [name for name in scene.params if name.startswith("estimators")]
+    weights, velocity, norms = dict(scene.params), {n: torch.zeros(()) for n in names}, []
+    for k in range(passes):
+        keys = scene.device.keys if k == 0 else scene.device.keys.fold("pass").fold(k)
+        moment = replace(scene, device=scene.device._replace(keys=keys), params=weights)
+        slopes = moment.slopes(lambda params, m=moment: helper_losses(defence, m, params))  # type: ignore[misc]
+        total = torch.zeros(len(keys.value), dtype=torch.float64)
+        for name in names:
+            total += slopes[name].flatten(1).square().sum(1)
+        norms += total.sqrt().tolist()
+        for name in names:
+            factor = (5 / total.sqrt()).clamp(max=1).reshape(-1, *[1] * (slopes[name].dim() - 1))
+            velocity[name] = 0.9 * velocity[name] + factor * slopes[name]
+            weights = {**weights, name: weights[name] - 0.1 * velocity[name]}
+    return weights, norms
+
+
+@pytest.mark.parametrize("passes", [1, 2, 3])
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_passes_are_successive_steps(passes: int, share: float) -> None:
+    """Of the devices that are still at work: one more, behind them, has no step left and stands still."""
+    defence = PARD(estimator_passes=passes, estimator_dropout=share, public_share=0.5)
+    scene = scene_of(defence)
+    scene = replace(scene, params={n: 1.3 * w if "estimators" in n else w for n, w in scene.params.items()})
+    params = {n: torch.cat([w, w[:1]]) for n, w in scene.params.items()}
+    read = {n: w[:-1].detach() for n, w in params.items()}
+    task = Task(scene.model, FedAvg(), defence, Stepper(), 1, 4)
+    state = Stepper("sgd", 0.1, 0.9).fresh({n: params[n] for n in task.helpers})
+    sent = Sent(scene.device.sent, {})
+    help_along(task, read, params, state, scene.device, Situation(sent, {}, scene.device.keys, 0))
+    expected, norms = by_hand(defence, scene, passes)
+    assert min(norms) < 5 < max(norms)  # some are cut, and some are not
+    for name, weight in params.items():
+        assert largest(weight[:-1], expected[name]) < 1e-12
+        assert torch.equal(read[name], weight[:-1])  # what the penalty will read
+        assert torch.equal(weight[-1], scene.params[name][0])
+    assert largest(params["estimators.ir.0.weight"][:-1], scene.params["estimators.ir.0.weight"]) > 1e-3
+
+
+def test_passes_are_those_of_the_steps_and_one_is_the_default() -> None:
+    assert PARD().helpers.times == 1
+    assert PARD(estimator_passes=3).helpers.times == 3
+    plain, twice = (held(fed, run(fed)) for fed in (fed_of(PARD(estimator_passes=n), lr=0.0) for n in (1, 2)))
+    assert all(torch.equal(plain[name], twice[name]) for name in ("user", "user_re"))
+    assert largest(plain["estimators.fp.0.weight"], twice["estimators.fp.0.weight"]) > 1e-3
+
+
+def test_other_passes_are_another_pace() -> None:
+    """A chain has one stepper, which knows one number of passes."""
+    with pytest.raises(BadInput, match="each at another pace"):
+        chain(PARD(), PARD(estimator_passes=2))
+    assert chain(PARD(estimator_passes=2), Defence()).helpers == PARD(estimator_passes=2).helpers
+
+
+# Dropout
+
+
+def test_what_is_dropped_is_nothing_and_the_rest_is_scaled() -> None:
+    hidden = torch.ones(2, 500, 40, dtype=torch.float64)
+    found = dropped(hidden, Keys.seed(0), 0.2)
+    assert set(found.unique().tolist()) == {0.0, 1.25}
+    error = math.sqrt(0.2 * 0.8 / hidden.numel())
+    assert abs(float((found == 0).double().mean()) - 0.2) < 4 * error
+    assert not torch.equal(found[0], found[1])  # each attribute has an estimator of its own
+    assert torch.equal(dropped(hidden[:, :9], Keys.seed(0), 0.2), found[:, :9])
+    keys = Keys.seed(0).fold(torch.arange(3))
+    together = dropped(hidden.expand(3, -1, -1, -1), keys, 0.2)
+    assert all(torch.equal(together[k], dropped(hidden, Keys(keys.value[k]), 0.2)) for k in range(3))
+
+
+def surprise(weights: Params, part: str, t: int, x: Tensor, kept: Tensor, label: int) -> Tensor:
+    """Minus the logarithm of the chance of the true class, less some of the last hidden layer."""
+    for layer in range(3):
+        if layer:
+            x = torch.where(x > 0, x, 0.2 * x)
+        if layer == 2:
+            x = torch.where(kept, x / (1 - 0.4), 0.0)
+        x = (
+            weights[f"estimators.{part}.{layer}.weight"][t].T @ x
+            + weights[f"estimators.{part}.{layer}.bias"][t]
+        )
+    return -x[: list(CLASSES.values())[t]].log_softmax(0)[label]
+
+
+def learning(scene: Scene, k: int) -> Tensor:
+    """Eqs. (21) and (30) of one device over D_pub in the order drawn, its own row last; 0.4 is dropped."""
+    weights, batch = {n: w[k] for n, w in scene.params.items()}, scene.device.batch
+    keys, public, total = Keys(scene.device.keys.value[k]), scene.device.public, torch.zeros(())
+    order = keys.fold("public").order(6).tolist()
+    history = [i for i in batch.history[k, 0].tolist() if i >= 0]
+    mean = torch.stack([weights["item"][i] for i in history]).mean(0)
+    ir = [torch.cat([public["pard.user"][j], public["pard.items"][j]]) for j in order]
+    fp = [public["pard.user_re"][j] for j in order]
+    rows = {"ir": [*ir, torch.cat([weights["user"][0], mean])], "fp": [*fp, weights["user_re"][0]]}
+    for t, name in enumerate(CLASSES):
+        labels = [int(public[f"pard.label.{name}"][j]) for j in order] + [int(batch.attributes[name][k, 0])]
+        for part, width in (("ir", DIM), ("fp", DIM // 2)):
+            kept = keys.fold("dropout").fold(part).uniform(7, 2, width) >= 0.4  # [rows, attributes, h]
+            each = [
+                surprise(weights, part, t, x, kept[row, t], label)
+                for row, (x, label) in enumerate(zip(rows[part], labels, strict=True))
+                if label >= 0
+            ]
+            total = total + torch.stack(each).mean()
+    return total
+
+
+def test_estimators_learn_less_a_share_of_their_last_hidden_layer() -> None:
+    defence = PARD(public_share=1.0, estimator_dropout=0.4)
+    scene = scene_of(defence)
+    no_ip = {n: w * 0 if n == "estimators.ip.weight" else w for n, w in scene.params.items()}
+    lengths = scene.device.public["pard.user_re"].norm(dim=1)  # Eq. (34) with values that stand for 0
+    known = scene.device.public["pard.label.age"] >= 0
+    distance = float(lengths.mean() + lengths[known].mean())
+    for k, loss in enumerate(helper_losses(defence, scene, no_ip)):
+        assert float(loss) == pytest.approx(float(learning(scene, k)) + distance, abs=1e-9)
+    assert largest(helper_losses(defence, scene), helper_losses(PARD(public_share=1.0), scene)) > 1e-3
+
+
+@pytest.mark.parametrize("reads", ["mean", "positives"])
+def test_vectors_are_trained_against_whole_estimators(reads: Any) -> None:
+    scene = scene_of(PARD())
+    plain, dropping = (PARD(reads=reads, estimator_dropout=share) for share in (0.0, 0.9))
+    assert torch.equal(penalties(plain, scene), penalties(dropping, scene))
+
+
+# Edges
+
+
+@pytest.mark.parametrize("place", ["phones", "silos"])
+@pytest.mark.parametrize("join", ["concatenate", "add"])
+def test_the_split_model_learns_from_what_is_left_of_a_history(place: str, join: Any) -> None:
+    """As without dropout on a history that is thinned already; one device as in a cohort."""
+    clients = world() if place == "phones" else silos(world().log, 3)
+    losses = []
+    for share in (0.5, 0.0):
+        base = FedLightGCN(ITEMS, clients.n_seats, dim=DIM, edge_dropout=share)
+        split = PARD(join=join, head=(5,)).attach(told(base, clients))
+        scene, batch = Scene.of(split, clients), Scene.of(split, clients).device.batch
+        if not share:
+            history = thinned(batch.history, scene.device.keys, 0.5)
+            assert 0 < int((history >= 0).sum()) < int((batch.history >= 0).sum())
+            scene = replace(scene, device=scene.device._replace(batch=batch._replace(history=history)))
+        losses.append(split.cohort_loss(scene.params, scene.device))
+        losses.append(scene.mapped(lambda m, d: m.loss(d)))
+        ours = scene.slopes(lambda p, m=split, s=scene: m.cohort_loss(p, s.device))  # type: ignore[misc]
+        theirs = scene.slopes(lambda p, s=scene: s.mapped(lambda m, d: m.loss(d), p))  # type: ignore[misc]
+        assert all(largest(ours[name], theirs[name]) < 1e-12 for name in ours)
+    assert torch.equal(losses[0], losses[2])
+    assert all(largest(losses[0], other) < 1e-12 for other in losses[1:])
+
+
+def test_what_is_guarded_scored_and_posted_is_made_of_all_items() -> None:
+    defence = PARD(estimator_dropout=0.3)
+    dropping, bare = (fed_of(defence, share) for share in (0.6, 0.0))
+    state = run(dropping, 2)
+    assert dropping.evaluate(state).means() == bare.evaluate(state).means()
+    scenes = [Scene.of(fed.model, fed.clients) for fed in (dropping, bare)]
+    assert torch.equal(*(helper_losses(defence, scene) for scene in scenes))
+    assert torch.equal(*(penalties(defence, scene) for scene in scenes))
+    for what in ("represent", "scoring_user", "scores"):
+        assert torch.equal(*(s.mapped(lambda m, d, w=what: getattr(m, w)(d.batch)) for s in scenes))
+    posts = [s.mapped(lambda m, d: defence.publish(m, d)["pard.items"]) for s in scenes]
+    assert torch.equal(*posts)
+    assert largest(state.server["item"], run(bare, 2).server["item"]) > 1e-3
+
+
+def test_a_model_without_edges_drops_none() -> None:
+    model = PARD().attach(FedNCF(ITEMS, dim=DIM))
+    assert getattr(model, "edge_dropout", None) == 0.0
+    assert getattr(fed_of(PARD(), 0.25).model, "edge_dropout", None) == 0.25
+
+
+# All of it
+
+
+@pytest.mark.parametrize("place", ["phones", "silos"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_one_device_after_the_other(options: dict[str, Any], place: str) -> None:
+    """Four to seven events in batches of four: some devices have a step less, and shorter histories."""
+    clients = world() if place == "phones" else silos(world().log, 3, 0.5)
+    feds = [fed_of(PARD(**options), 0.5, clients, chunk=chunk, epochs=2) for chunk in (1, 3, 100)]
+    (first, _), *others = (uploads_of(fed, 3) for fed in feds)
+    for state, _ in others:
+        assert all(largest(value, state.server[n]) < 1e-9 for n, value in first.server.items())
+        ours, theirs = (held(feds[0], some) for some in (first, state))
+        assert all(largest(ours[name], theirs[name]) < 1e-9 for name in ours)
+
+
+def test_same_seed_same_bits() -> None:
+    defence = PARD(**OPTIONS[-1])
+    states = [run(fed_of(defence, 0.5, workers=n, chunk=3, precision="float32"), 3) for n in (1, 2)]
+    assert digest(states[0]) == digest(states[1])
+
+
+@pytest.mark.slow
+def test_a_device_alone_uploads_the_same(tmp_path: Path) -> None:
+    sets = ["model.name='FedLightGCN'", "model.dim=8", "model.edge_dropout=0.5", "plan.precision='float64'"]
+    how = "estimator_passes = 2, estimator_dropout = 0.5"
+    uploads_agree([*sets, f"defence=[{{name = 'pard', head = [8], {how}}}]"], tmp_path, "--seeded")
