@@ -108,6 +108,20 @@ def test_whoever_is_wrong_more_often_than_chance_has_learned_it() -> None:
     assert "turns the answer round" in verdict["sentence"]
 
 
+def test_an_attacker_who_says_the_same_of_everybody_is_not_taken_for_a_defence() -> None:
+    label = torch.arange(400) % 2
+    silent = {"silent": Told((0.3,) * 400)}
+    told = audit(Seen.of_vectors(torch.zeros(400, 1)), people(label), QUICK, silent)
+    verdict = told["attributes"]["gender"]["verdict"]
+    assert verdict["auc"] == {"value": 0.5, "low": 0.5, "high": 0.5}
+    assert verdict["sentence"].endswith(
+        "It says the same of everybody: it has failed, which tells nothing of the rest."
+    )
+    moved = {"silent": Told((*(0.3,) * 399, 0.4))}
+    told = audit(Seen.of_vectors(torch.zeros(400, 1)), people(label), QUICK, moved)
+    assert "has failed" not in told["attributes"]["gender"]["verdict"]["sentence"]
+
+
 def test_a_defence_that_fools_one_family_is_no_defence() -> None:
     """The label is the parity of a sign pattern: linear attackers see nothing, trees do."""
     keys = Keys.seed(5)
@@ -290,13 +304,16 @@ def test_a_protocol_may_name_its_share_of_known_users() -> None:
     assert preset("pard@.10").name == "pard@0.1"
     assert preset("pard@.10").threat.selection == "oracle"
     assert (PRESETS["apm"].name, PRESETS["apm"].threat.known) == ("apm", 0.1)  # the table itself stays
+    theirs = preset("pard@consenting", ("age",))
+    assert (theirs.name, theirs.threat.known) == ("pard@consenting", "consenting")
+    assert theirs.threat == replace(PRESETS["pard"].threat, attributes=("age",), known="consenting")
 
 
-@pytest.mark.parametrize("share", ["", "0", "1", "2", "-0.1", "nan", "inf", "ten"])
+@pytest.mark.parametrize("share", ["", "0", "1", "2", "-0.1", "nan", "inf", "ten", "consent", "Consenting"])
 def test_a_share_that_is_none_is_refused_in_one_line(share: str) -> None:
     with pytest.raises(BadInput) as raised:
         preset(f"apm@{share}", where="--preset")
-    fix = "give a number between 0 and 1, as in apm@0.2"
+    fix = "give a number between 0 and 1, as in apm@0.2, or apm@consenting"
     assert str(raised.value) == f'--preset: "{share}" in "apm@{share}" is no share of the users; {fix}'
 
 

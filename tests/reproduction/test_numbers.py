@@ -6,6 +6,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import WORST, Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.sheets import sheets_of
+from veilrec.reproduction.tables import page_of
 from veilrec.reproduction.words import below, epsilons
 
 KNN = Quantity("macro_f1", "gender", "custom", "updates/knn")
@@ -290,6 +293,36 @@ def test_both_sides_below_popularity_are_one_clause(world: tuple[Paper, Path]) -
     told = "; but 1 of the 3 runs of Noisy and 1 of the 3 runs of Plain are below popularity"
     assert both.endswith(f"{told}: low leakage is not ranked.")
     assert both.count("not ranked") == 1
+
+
+SAME = {"auc": dict.fromkeys(("value", "low", "high"), 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept", "mute"),
+    [
+        (SAME, 7, True),
+        (SAME, 0, False),  # users differ in nothing: there was nothing to read
+        ({"auc": {"value": 0.5, "low": 0.49, "high": 0.51}}, 7, False),
+        ({}, 7, False),
+    ],
+)
+def test_an_attacker_who_says_the_same_of_everybody_is_not_ranked(
+    world: tuple[Paper, Path], scores: dict[str, Any], kept: int, mute: bool
+) -> None:
+    for seed in range(3):
+        run = attacked(seed, 0.5, notes={"width": 9, "kept": kept})
+        attacker = run.privacy["custom"]["attributes"]["gender"]["attackers"][0]
+        attacker["scores"] = {"macro_f1": attacker["scores"]["macro_f1"], **scores}
+        run.save(world[1] / "synthetic" / "noisy" / f"seed={seed}")
+    found = checked(world, less="noisy", than="plain", **GENDER)
+    assert found.ranked is not mute
+    assert ("the attacker said the same of everybody" in found.sentence) is mute
+    assert checked(world, more="plain", than="noisy", by="hr@10").ranked
+    page = page_of(world[0], "table1", "synthetic", Shelf(world[1], 3))
+    gender = next(sheet for sheet in sheets_of(world[0], page) if sheet.title.startswith("Gender: macro"))
+    noisy = next(row for row in gender.rows if row[0].startswith("Noisy"))
+    assert any(cell.endswith("‡") for cell in noisy) is mute
 
 
 def test_the_only_run_is_not_counted() -> None:

@@ -33,8 +33,8 @@ class Checked:
         difference: The first side minus the second, over seeds and users.
         seeds: How many pairs of runs it rests on.
         sentence: All of it in words.
-        ranked: False where it is about leakage and some run is below popularity: low leakage of a model that
-            learned nothing is no merit.
+        ranked: False where it is about leakage and some run is below popularity, since low leakage of a model
+            that learned nothing is no merit; or where an attacker said the same of everybody.
     """
 
     verdict: Verdict
@@ -57,9 +57,10 @@ def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) 
     seeds = sorted(first.keys() & second.keys())
     numbers = _numbers([first[s].value for s in seeds], [second[s].value for s in seeds], found)
     low = _below(paper, claim, runs, seeds)
-    verdict, doubts = _verdict(claim, found), "".join(_doubts(claim, low, len(seeds)))
+    mute = any(side[seed].mute for side in (first, second) for seed in seeds)
+    verdict, doubts = _verdict(claim, found), "".join(_doubts(claim, low, len(seeds), mute))
     sentence = f"{said}: {verdict}, {numbers}{doubts}."
-    return Checked(verdict, found, len(seeds), sentence, ranked=not (low and claim.attribute))
+    return Checked(verdict, found, len(seeds), sentence, ranked=not (mute or (low and claim.attribute)))
 
 
 def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]:
@@ -163,9 +164,11 @@ def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str
     return {paper.methods[who].label: count for who, count in low.items() if count}
 
 
-def _doubts(claim: Claim, low: dict[str, int], seeds: int) -> Iterator[str]:
-    """What a reader must know: one seed, or a model that learned nothing and so leaks nothing."""
+def _doubts(claim: Claim, low: dict[str, int], seeds: int, mute: bool) -> Iterator[str]:
+    """What a reader must know: one seed, an attacker or a model that learned nothing."""
     if seeds == 1:
         yield "; one seed: another training may differ"
     if low:
         yield f"; but {below(low, seeds)}{': low leakage is not ranked' if claim.attribute else ''}"
+    if mute:
+        yield "; but in some run the attacker said the same of everybody, and is not ranked"

@@ -46,12 +46,14 @@ class Value:
     Attributes:
         value, low, high: The ends are the value itself where nothing was resampled.
         replicates: The number on each resample of the users, where the result keeps them.
+        mute: Whether the attacker said the same of everybody: it failed, and its score tells nothing.
     """
 
     value: float
     low: float
     high: float
     replicates: Sequence[float] = field(default=(), repr=False)
+    mute: bool = False
 
 
 Floors = Mapping[str, float]
@@ -149,4 +151,12 @@ def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -
         return None
     replicates = (kept.get("replicates") or {}).get(name) or ()
     value = float(score["value"])
-    return Value(value, float(score.get("low", value)), float(score.get("high", value)), replicates)
+    low, high = float(score.get("low", value)), float(score.get("high", value))
+    return Value(value, low, high, replicates, _mute(kept))
+
+
+def _mute(attacker: Mapping[str, Any]) -> bool:
+    """An AUC of one half whoever is drawn: no two users were told apart, though they differ in some column."""
+    area = (attacker.get("scores") or {}).get("auc") or {}
+    same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
+    return same and (attacker.get("notes") or {}).get("kept") != 0

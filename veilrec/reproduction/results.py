@@ -10,7 +10,7 @@ from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.missing import missing_lines
 from veilrec.reproduction.overview import SAYS, Told, heading, overview
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.sheets import BELOW, OURS, cost_of, grid, unmeasured
+from veilrec.reproduction.sheets import BELOW, MUTE, OURS, cost_of, grid, unmeasured
 from veilrec.reproduction.tables import Page
 from veilrec.reproduction.words import below, score_label, seeds_told
 from veilrec.result import Result
@@ -59,6 +59,8 @@ def _head(paper: Paper, told: Sequence[Told], commands: Sequence[str]) -> list[s
         f"- {score_label(paper.metric)} is of the test item; popularity shows everybody the most-seen items.",
         f"- `{OURS}` is a row that the paper does not have. `{BELOW}` is below popularity in some run: "
         "such a model has not learned, and its low leakage is not ranked.",
+        f"- `{MUTE}` beside a score: in some run the attacker said the same of everybody. It has failed, "
+        "which tells nothing of what could be found, and is not ranked.",
         "- A claim is *yes* or *no* only where the interval of the difference excludes zero.",
         *(f"- {note}" for note in paper.notes),
     ]

@@ -23,9 +23,10 @@ from veilrec.reproduction.words import (
     signed,
 )
 
-__all__ = ["BELOW", "OURS", "Sheet", "cost_of", "grid", "sheets_of", "unmeasured"]
+__all__ = ["BELOW", "MUTE", "OURS", "Sheet", "cost_of", "grid", "sheets_of", "unmeasured"]
 
 OURS, BELOW = "*", "†"  # a row that the paper does not have; one that is below popularity
+MUTE = "‡"  # beside a score: the attacker said the same of everybody
 COORDINATE = "ε a coordinate"
 
 
@@ -102,7 +103,8 @@ def _label(row: Row) -> str:
 
 
 def _ours(row: Row, what: Quantity) -> str:
-    return measured(row.entries[what].ours, UNKNOWN)
+    entry = row.entries[what]
+    return f"{measured(entry.ours, UNKNOWN)}{MUTE if entry.mute else ''}"
 
 
 def _audit(paper: Paper, columns: list[Quantity]) -> str:

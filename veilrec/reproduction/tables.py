@@ -31,12 +31,14 @@ class Entry:
         ours: The mean over seeds with its interval; None where no run has it.
         theirs: What the paper reports; None where it prints none.
         seeds: How many runs have it.
+        mute: In how many of them the attacker said the same of everybody.
     """
 
     what: Quantity
     ours: Measure | None
     theirs: float | None
     seeds: int
+    mute: int = 0
 
     @property
     def difference(self) -> float | None:
@@ -166,7 +168,8 @@ def _row(
         values = values_of(runs, what)
         ours = over_seeds(list(values.values()), share=what.score not in COMPONENTS) if values else None
         theirs = None if extra else reported(paper, name, dataset, method, what)
-        entries[what] = Entry(what, ours, theirs, len(values))
+        mute = sum(value.mute for value in values.values())
+        entries[what] = Entry(what, ours, theirs, len(values), mute)
     above = _above(runs, paper.metric, shelf.out / dataset)
     one = paper.methods[method]
     return Row(method, one.label, extra, runs, entries, above, one.against)

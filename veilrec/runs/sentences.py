@@ -41,9 +41,11 @@ def _nothing(goal: Goal, worst: Tried, sight: str, families: int, grants: str) -
     name = f"No attacker of {families} families finds" if several else "The only attacker does not find"
     key, chance, what = ("auc", "0.50", "AUC") if goal.classes else ("spearman", "0", "rank correlation")
     score = worst.scores[key]
+    same = goal.classes and score.value == score.low == score.high == 0.5 and worst.notes.get("kept") != 0
     return (
         f"{name} {goal.name} in the {sight}{grants}: "
         f"{what} {score.value:.2f} [{score.low:.2f}, {score.high:.2f}], chance {chance}."
+        + (" It says the same of everybody: it has failed, which tells nothing of the rest." if same else "")
     )
 
 
