@@ -156,7 +156,7 @@ def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -
 
 
 def _mute(attacker: Mapping[str, Any]) -> bool:
-    """An AUC of one half whoever is drawn: no two users were told apart, though they differ in some column."""
+    """An AUC of one half whoever is drawn: no two users were told apart, though some column differs."""
     area = (attacker.get("scores") or {}).get("auc") or {}
     same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
     return same and (attacker.get("notes") or {}).get("kept") != 0

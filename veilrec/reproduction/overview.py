@@ -62,9 +62,9 @@ def overview(paper: Paper, told: Sequence[Told]) -> list[str]:
         "",
         *grid(Sheet("", ["dataset", "table", *shown], rows), left=2),
         "",
-        "*Not ranked* are claims about leakage in which a run is below popularity, or an attacker said the same "
-        "of everybody. What follows are the "
-        "claims that are *yes* or *no*, each once; the others stand under their tables.",
+        "*Not ranked* are claims about leakage in which a run is below popularity, or an attacker said the "
+        "same of everybody. What follows are the claims that are *yes* or *no*, each once; the others stand "
+        "under their tables.",
         *lists,
     ]
 
