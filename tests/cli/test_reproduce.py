@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.commands import call, tree
 from tests.reproduction.tiny import PAPER, RECIPE, write
+from tests.results import result
+from veilrec.recipe import Recipe
+from veilrec.reproduction.cells import Cell, other_settings
 from veilrec.reproduction.popularity import floor_of
 from veilrec.result import Result
 
@@ -222,6 +227,43 @@ def test_other_settings_are_told(done: Path, tmp_path: Path, capsys: pytest.Capt
     said = " ".join(answer.out.split())
     assert "plain/seed=0 was made with other settings" in said
     assert "plan.cohort was 0.9, is 0.8" in said
+
+
+@pytest.mark.parametrize(
+    ("was", "sets", "told"),
+    [
+        ({}, [], []),
+        ({"lr": None}, [], []),  # a default that the run did not know of
+        ({"lr": None}, ["plan.lr=0.7"], ["plan.lr was nothing, is 0.7"]),
+        (
+            {"lr": 1.0},
+            ["plan.lr={item = 1.0}"],
+            ["plan.lr.item was nothing, is 1.0", "plan.lr was 1.0, is nothing"],
+        ),
+        (
+            {"lr": {"item": 1.0, "default": 2.0}},
+            ["plan.lr={item = 1.0}"],
+            ["plan.lr.default was 2.0, is nothing"],
+        ),
+        (
+            {"lr": {"item": 1.0}, "gone": 3},
+            ["plan.lr={item = 1.0}"],
+            [],
+        ),  # what no recipe can ask for any more
+        ({"chunk": 7, "lr": None}, ["plan.chunk=9"], []),  # changes no number
+    ],
+    ids=str,
+)
+def test_what_an_old_run_does_not_know_counts_where_it_is_asked_for(
+    tmp_path: Path, was: dict[str, Any], sets: list[str], told: list[str]
+) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(RECIPE.replace("lr = 1.0\n", ""), encoding="utf-8")
+    cell = Cell("synthetic", "synthetic", "plain", 0, file, tuple(sets), tmp_path)
+    settings = Recipe.load(file).values
+    plan = {key: value for key, value in {**settings["plan"], **was}.items() if value is not None}
+    old = replace(result(None, 0), settings={**settings, "plan": plan})
+    assert other_settings(cell, old) == told
 
 
 def test_an_audit_that_is_asked_for_by_now_is_told_with_its_command(

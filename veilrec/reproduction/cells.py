@@ -161,20 +161,30 @@ class Shelf:
 def other_settings(cell: Cell, result: Result) -> list[str]:
     """What a finished run was made with that its recipe says otherwise by now: ``plan.lr was 0.1, is 0.5``.
 
-    A setting that only one of the two has is no difference: veilrec may have learned it since. Nor is one of
-    the attack, which can be made again without training.
+    One that the run does not know, since veilrec has learned it later, is a difference where the recipe asks
+    for it; its default is what the run was made with. One of the attack is none: that can be made again.
     """
     try:
-        now, then = flat(_settled(cell)), flat(dict(result.settings))
+        recipe = cell.recipe(has_data=False)
     except BadInput as error:
         return [f"its recipe cannot be read any more ({error})"]
+    asked = {name for name, who in recipe.origins.items() if who != "default"}
+    now, then = flat({k: v for k, v in recipe.values.items() if k not in ASIDE}), flat(dict(result.settings))
+    here, there = ({_option(key) for key in some} for some in (now, then))
+    held = here & (there | asked)  # what both know, and what the recipe asks for
     return [
-        f"{key} was {shown(then[key])}, is {shown(value)}"
-        for key, value in now.items()
-        if key in then and then[key] != value and key not in IDLE
+        f"{key} was {_told(then, key)}, is {_told(now, key)}"
+        for key in dict.fromkeys((*now, *then))
+        if _option(key) in held and key not in IDLE
+        if (key in now) != (key in then) or now[key] != then[key]
     ]
 
 
-def _settled(cell: Cell) -> dict[str, Any]:
-    recipe = cell.recipe(has_data=False)
-    return {name: value for name, value in recipe.values.items() if name not in ASIDE}
+def _option(key: str) -> str:
+    """The setting that a key is of: ``protocol.server_lr`` of ``protocol.server_lr.item``."""
+    parts = key.split(".")
+    return ".".join(parts[: 3 if parts[1:2] and parts[1].isdigit() else 2])
+
+
+def _told(settings: Mapping[str, Any], key: str) -> str:
+    return shown(settings[key]) if key in settings else "nothing"
