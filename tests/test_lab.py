@@ -114,9 +114,7 @@ def test_an_attacker_who_says_the_same_of_everybody_is_not_taken_for_a_defence()
     told = audit(Seen.of_vectors(torch.zeros(400, 1)), people(label), QUICK, silent)
     verdict = told["attributes"]["gender"]["verdict"]
     assert verdict["auc"] == {"value": 0.5, "low": 0.5, "high": 0.5}
-    assert verdict["sentence"].endswith(
-        "It says the same of everybody: it has failed, which tells nothing of the rest."
-    )
+    assert verdict["sentence"].endswith("says the same of everybody: it has failed, and tells nothing.")
     moved = {"silent": Told((*(0.3,) * 399, 0.4))}
     told = audit(Seen.of_vectors(torch.zeros(400, 1)), people(label), QUICK, moved)
     assert "has failed" not in told["attributes"]["gender"]["verdict"]["sentence"]

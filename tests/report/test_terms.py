@@ -123,6 +123,23 @@ def test_nothing_found_over_seeds_has_its_numbers() -> None:
     )
 
 
+def test_an_attacker_who_says_the_same_of_everybody_is_told_over_seeds() -> None:
+    some = results(("none", "heavy_noise"))
+    said = []
+    for silent in (False, True):
+        if silent:
+            _, one = next(pair for pair in some if "heavy_noise" in pair[0])
+            one.privacy["veilrec"]["attributes"]["age"]["verdict"]["auc"] |= {
+                "value": 0.5,
+                "low": 0.5,
+                "high": 0.5,
+            }
+        (family,), _ = families(some)
+        said += [one.sentence for one in findings(family) if one.arm.collapsed and one.title == "age"]
+    assert "has failed" not in said[0]
+    assert " seeds the attacker that this goes by says the same of everybody: it has failed." in said[1]
+
+
 def test_a_collapsed_run_without_defence_says_nothing_about_one() -> None:
     broken = [(name, replace(one, utility=replace(one.utility, collapsed=True)))
               for name, one in results(("none", "laplace"), seeds=1)]  # fmt: skip

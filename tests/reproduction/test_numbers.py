@@ -17,6 +17,7 @@ from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import WORST, Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.results import marks
 from veilrec.reproduction.sheets import sheets_of
 from veilrec.reproduction.tables import page_of
 from veilrec.reproduction.words import below, epsilons
@@ -323,6 +324,21 @@ def test_an_attacker_who_says_the_same_of_everybody_is_not_ranked(
     gender = next(sheet for sheet in sheets_of(world[0], page) if sheet.title.startswith("Gender: macro"))
     noisy = next(row for row in gender.rows if row[0].startswith("Noisy"))
     assert any(cell.endswith("‡") for cell in noisy) is mute
+    line = "Noisy: an attack on gender said the same of everybody (‡): it has failed."
+    assert (line in marks(world[0], page)) is mute
+    told = {row.method: max(entry.mute for entry in row.entries.values()) for row in page.ran}
+    assert (told["noisy"], told["plain"]) == (3 if mute else 0, 0)
+
+
+def test_a_part_that_is_attacked_may_be_mute_as_well() -> None:
+    run = attacked(0, 0.6)
+    part = run.privacy["custom"]["attributes"]["gender"]["parts"][0]
+    what = KNN._replace(attacker="", part="item")
+    for area, mute in ((0.5, True), (0.6, False)):
+        part["auc"] = dict.fromkeys(("value", "low", "high"), area)
+        found = value_of(run, what)
+        assert found is not None
+        assert found.mute is mute
 
 
 def test_the_only_run_is_not_counted() -> None:

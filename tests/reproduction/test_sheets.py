@@ -99,6 +99,7 @@ def test_costs_are_seconds_and_bytes_a_round_and_their_ratio(tmp_path: Path) -> 
     told = plain(Told(here, [], []))["rows"]
     assert told[1]["cost"]["up"] == {"mean": 1500.0, "times": 1.5}
     assert told[0]["cost"]["seconds"] == {"mean": 2.0, "times": None}
+    assert {number["mute"] for row in told for number in row["numbers"]} == {0}
 
 
 def test_time_on_another_machine_is_not_compared_but_bytes_are() -> None:

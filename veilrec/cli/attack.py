@@ -107,11 +107,14 @@ def _known(text: str) -> float | str:
     """A share, or the word for those who consent."""
     from veilrec.threat import CONSENTING
 
+    fix = f"give a number between 0 and 1, or {CONSENTING}"
     try:
-        return text if text == CONSENTING else float(text)
+        share = 0.5 if text == CONSENTING else float(text)
     except ValueError as error:
-        fix = f"give a number between 0 and 1, or {CONSENTING}"
         raise BadInput("--known", f'"{text}" is no share', fix) from error
+    if not 0 < share < 1:
+        raise BadInput("--known", f"{text} is no share", fix)
+    return text if text == CONSENTING else share
 
 
 def _audits(

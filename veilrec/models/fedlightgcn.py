@@ -45,9 +45,10 @@ class FedLightGCN(FedNCF):
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`).
         edge_dropout: Probability with which each item of a history is left out of the mean, drawn anew in
-            each step of training and nowhere else: what is scored, guarded and attacked is made of all items.
-            A user of whose items none is left is half its own vector. PARD's code (0.5 on ML-100K, 0.1 on
-            others) drops when it evaluates as well, and takes all items where none is left.
+            each step of training and nowhere else: scores, and the user vectors that are guarded or given to
+            an attacker, are made of all items. A user of whose items none is left is half its own vector.
+            PARD's code (0.5 on ML-100K, 0.1 on others) drops when it evaluates as well, and takes all items
+            where none is left.
     """
 
     history = -1

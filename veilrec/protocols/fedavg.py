@@ -42,8 +42,9 @@ class FedAvg(Protocol):
         weigh: Mean over all clients of the round, over those that touched a row, or by number of examples.
         server: What the server does with the mean: take it as it is, or step along it.
         server_lr: The server's rate, one for all or by part.
-        server_halves: Rounds in which that rate halves, one number for all or by part; 0 keeps it. Where a
-            part is trained against another, as under FedAU², the two settle if one of them slows down.
+        server_halves: How many rounds it takes that rate to fall, smoothly, to half of what it was; one for
+            all or by part, 0 for a rate that stays. A part that is trained against another, as under
+            FedAU², comes to rest if it slows down and the other does not.
     """
 
     packs_as_is: ClassVar[bool] = True

@@ -39,8 +39,16 @@ def _nothing(one: Verdict) -> str:
         ends = f" [{number(one.measure.low, 2)}, {number(one.measure.high, 2)}]"
     return (
         f"{who} {one.attribute} in {_sight(one)}{granted}: "
-        f"{_called(one)} {number(one.measure.value, 2)}{ends}, chance {number(one.chance, 2)}."
+        f"{_called(one)} {number(one.measure.value, 2)}{ends}, chance {number(one.chance, 2)}.{_failed(one)}"
     )
+
+
+def _failed(one: Verdict) -> str:
+    """A word where an attacker says the same of everybody: an AUC of one half, whoever is drawn."""
+    area = [entry["verdict"].get("auc") or {} for entry in one.entries]
+    count = sum({some.get(key) for key in ("value", "low", "high")} == {0.5} for some in area)
+    who = f" In {count} of {len(area)} seeds the attacker that this goes by"
+    return f"{who} says the same of everybody: it has failed." if count else ""
 
 
 def _of_classes(one: Verdict) -> str:

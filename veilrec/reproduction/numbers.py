@@ -157,6 +157,6 @@ def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -
 
 def _mute(attacker: Mapping[str, Any]) -> bool:
     """An AUC of one half whoever is drawn: no two users were told apart, though some column differs."""
-    area = (attacker.get("scores") or {}).get("auc") or {}
+    area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
     same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
     return same and (attacker.get("notes") or {}).get("kept") != 0

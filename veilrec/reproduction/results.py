@@ -11,7 +11,7 @@ from veilrec.reproduction.missing import missing_lines
 from veilrec.reproduction.overview import SAYS, Told, heading, overview
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import BELOW, MUTE, OURS, cost_of, grid, unmeasured
-from veilrec.reproduction.tables import Page
+from veilrec.reproduction.tables import Page, Row
 from veilrec.reproduction.words import below, score_label, seeds_told
 from veilrec.result import Result
 
@@ -59,8 +59,8 @@ def _head(paper: Paper, told: Sequence[Told], commands: Sequence[str]) -> list[s
         f"- {score_label(paper.metric)} is of the test item; popularity shows everybody the most-seen items.",
         f"- `{OURS}` is a row that the paper does not have. `{BELOW}` is below popularity in some run: "
         "such a model has not learned, and its low leakage is not ranked.",
-        f"- `{MUTE}` beside a score: in some run the attacker said the same of everybody. It has failed, "
-        "which tells nothing of what could be found, and is not ranked.",
+        f"- `{MUTE}` beside a score: in some run the attacker ranked everybody alike, its AUC one half on "
+        "every resample. It has failed, which tells nothing of what could be found, and is not ranked.",
         "- A claim is *yes* or *no* only where the interval of the difference excludes zero.",
         *(f"- {note}" for note in paper.notes),
     ]
@@ -113,12 +113,21 @@ def marks(paper: Paper, page: Page) -> list[str]:
     found = [f"{row.label}: {note}" for row in page.ran if (note := paper.methods[row.method].note)]
     low = {row.label: (row.collapsed, len(row.runs)) for row in page.ran if row.collapsed}
     found += [f"{_capital(below({who: count}, total))}." for who, (count, total) in low.items()]
+    found += [line for row in page.ran if (line := _failed(paper, page, row))]
     unrun = [row.label for row in page.rows if not row.runs]
     found += [f"Not run on {paper.datasets[page.dataset].label}: {'; '.join(unrun)}."] if unrun else []
     for row in page.ran:
         if absent := [seed for seed in range(page.seeds) if seed not in row.runs]:
             found.append(f"{row.label}: without {seeds_told(absent)}.")
     return found
+
+
+def _failed(paper: Paper, page: Page, row: Row) -> str:
+    """Which attacks on a method said the same of everybody, in a sentence; "" where none did."""
+    failed = [name for name, some in page.columns.items() if any(row.entries[what].mute for what in some)]
+    found = [paper.attributes[name].label.lower() for name in failed]
+    who = f"{row.label}: an attack on {' and '.join(found)}"
+    return f"{who} said the same of everybody ({MUTE}): it has failed." if found else ""
 
 
 def _capital(text: str) -> str:
@@ -152,6 +161,7 @@ def plain(told: Told) -> dict[str, Any]:
                         "paper": entry.theirs,
                         "difference": entry.difference,
                         "seeds": entry.seeds,
+                        "mute": entry.mute,
                     }
                     for entry in row.entries.values()
                 ],

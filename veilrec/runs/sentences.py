@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["sentence"]
 
+FAILED = " The attacker that this goes by says the same of everybody: it has failed, and tells nothing."
+
 
 def sentence(
     goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int, threat: Threat
@@ -45,7 +47,7 @@ def _nothing(goal: Goal, worst: Tried, sight: str, families: int, grants: str) -
     return (
         f"{name} {goal.name} in the {sight}{grants}: "
         f"{what} {score.value:.2f} [{score.low:.2f}, {score.high:.2f}], chance {chance}."
-        + (" It says the same of everybody: it has failed, which tells nothing of the rest." if same else "")
+        + (FAILED if same else "")
     )
 
 

@@ -131,15 +131,15 @@ def _check_consents(goal: Goal) -> None:
     """Refuse those who consent as the known users where there are none, or where there is nobody else."""
     if not goal.classes:
         what = f"{goal.name} is a number, and only classes can be shared openly"
-        raise BadInput("threat.known", what, "name attributes with classes in threat.attributes")
+        raise BadInput("threat.attributes", what, "name attributes with classes")
     there = goal.label >= 0
     known = there & goal.consents if goal.consents is not None else torch.zeros_like(there)
     if not bool(known.any()) or bool(known[there].all()):
         few = not bool(known.any())
         who, then = ("nobody", "no label is known") if few else ("everybody", "nobody is left to attack")
-        what = f'"{CONSENTING}", and {who} shares {goal.name}, so that {then}'
-        fix = f"give a {'larger' if few else 'smaller'} data.consent, or a share of users, such as 0.2"
-        raise BadInput("threat.known", what, fix)
+        what = f"{who} shares {goal.name}, so that {then}"
+        fix = f'give a {"larger" if few else "smaller"} share, or an attack without "{CONSENTING}"'
+        raise BadInput("data.consent", what, fix)
 
 
 def trial_of(goal: Goal, threat: Threat, tags: Tensor, seed: int, repeat: int) -> Trial:
@@ -165,5 +165,5 @@ def _check_draw(goal: Goal, draw: Draw, threat: Threat) -> None:
         fix = "choose another share, other attributes, or stratified draws"
         if threat.share is None:
             what += " who are all alike" if alike and targets > 1 else ""
-            fix = "give another data.consent, other attributes, or a share of users, such as 0.2"
-        raise BadInput("threat.known", what, fix)
+            fix = f'give another share, other attributes, or an attack without "{CONSENTING}"'
+        raise BadInput("threat.known" if threat.share is not None else "data.consent", what, fix)
