@@ -184,8 +184,8 @@ def test_results_hold_what_the_tables_ask_for() -> None:
     more = [also, "threat.along=fedau2", 'threat.attributes=["gender"]', "defence.0.hidden=4"]
     more.append("evaluation.validation=true")
     result = small(PAPER, method, *quick, *more).experiment().run()
-    asked = 0
-    for table in (table for table in PAPER.tables.values() if method in table.rows):
+    asked, same = 0, {method, "vae-head-dsvae", "vae-variance-2"}  # rows of one defence
+    for table in (table for table in PAPER.tables.values() if same & set(table.rows)):
         for audit, attacker in product(table.audits, table.attackers):
             for score in PAPER.scores_of(table, "gender"):
                 if attacks(audit, attacker):
