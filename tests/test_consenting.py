@@ -269,7 +269,7 @@ def test_a_finished_run_is_attacked_by_those_who_know_who_consents(
     assert (found["threat"]["known"], found["attributes"]["gender"]["known"]) == ("consenting", count)
     for wrong, said in (
         ("half", '--known: "half" is no share; give'),
-        ("2", "--known: 2 is no share; give a number between 0 and 1, or consenting"),
+        ("2", '--known: "2" is no share; give a number between 0 and 1, or consenting'),
     ):
         answer = call(capsys, "attack", place, "--known", wrong, *options)
         assert (answer.code, answer.err.count("\n")) == (2, 1)

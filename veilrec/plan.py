@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from veilrec.errors import BadInput
-from veilrec.steps import Rates, Stepper
+from veilrec.steps import Rates, Stepper, every_rate
 
 __all__ = ["Plan"]
 
@@ -62,8 +61,7 @@ class Plan:
             raise BadInput(
                 "plan.budget", f"{self.budget} is no ε", "give a number above 0, or 0 for no budget"
             )
-        rates = list(self.lr.values()) if isinstance(self.lr, Mapping) else [self.lr]
-        if not all(0 <= rate < float("inf") for rate in rates):
+        if not all(0 <= rate < float("inf") for rate in every_rate(self.lr)):
             raise BadInput("plan.lr", f"{self.lr} is no learning rate", "give a finite number from 0 upwards")
 
     @property

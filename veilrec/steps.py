@@ -13,7 +13,7 @@ from torch import Tensor
 
 from veilrec.params import Params, part_of
 
-__all__ = ["Stepper", "rate_of"]
+__all__ = ["Stepper", "every_rate", "rate_of"]
 
 Rates = float | Mapping[str, float]
 
@@ -23,6 +23,11 @@ def rate_of(rates: Rates, name: str) -> float:
     if isinstance(rates, Mapping):
         return float(rates.get(part_of(name), rates.get("default", 0.0)))
     return float(rates)
+
+
+def every_rate(rates: Rates) -> list[float]:
+    """All that are named, whichever parts they are of."""
+    return list(rates.values()) if isinstance(rates, Mapping) else [rates]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from veilrec.attack import GRANTS
 from veilrec.errors import BadInput, nearest
 from veilrec.keys import Keys
 
-__all__ = ["CONSENTING", "Known", "Threat"]
+__all__ = ["CONSENTING", "Known", "Threat", "known_from"]
 
 Known = float | Literal["consenting"]
 CONSENTING: Literal["consenting"] = "consenting"
@@ -124,6 +124,17 @@ class Threat:
             members = (there & (label == name)).nonzero().squeeze(1)
             stay[members[order[members].argsort()[:smallest]]] = True
         return stay
+
+
+def known_from(text: str) -> Known | None:
+    """A share of the users as somebody types it, or the word for those who consent; None for neither."""
+    if text == CONSENTING:
+        return CONSENTING
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0 < share < 1 else None
 
 
 @dataclass(frozen=True)

@@ -104,17 +104,11 @@ def attack(
 
 
 def _known(text: str) -> float | str:
-    """A share, or the word for those who consent."""
-    from veilrec.threat import CONSENTING
+    from veilrec.threat import CONSENTING, known_from
 
-    fix = f"give a number between 0 and 1, or {CONSENTING}"
-    try:
-        share = 0.5 if text == CONSENTING else float(text)
-    except ValueError as error:
-        raise BadInput("--known", f'"{text}" is no share', fix) from error
-    if not 0 < share < 1:
-        raise BadInput("--known", f"{text} is no share", fix)
-    return text if text == CONSENTING else share
+    if (known := known_from(text)) is None:
+        raise BadInput("--known", f'"{text}" is no share', f"give a number between 0 and 1, or {CONSENTING}")
+    return known
 
 
 def _audits(

@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 from veilrec.errors import Corrupted
 from veilrec.result import Result
 
-__all__ = ["Found", "Leak", "Measure", "Run", "epsilon_of", "found_in", "interval", "leak_of", "usefulness"]
+__all__ = [
+    "Found",
+    "Leak",
+    "Measure",
+    "Run",
+    "epsilon_of",
+    "found_in",
+    "interval",
+    "leak_of",
+    "mute",
+    "usefulness",
+]
 
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
 NORMAL = 1.96
@@ -50,6 +61,16 @@ class Found(NamedTuple):
     score: str
     chance: float
     turned: bool
+
+
+def mute(attacker: Mapping[str, Any]) -> bool:
+    """Whether an attacker of a result said the same of everybody, though users differ in some column.
+
+    Its AUC is then one half whoever is drawn: it has failed, which tells nothing of what could be found.
+    """
+    area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
+    same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
+    return same and (attacker.get("notes") or {}).get("kept") != 0
 
 
 def interval(values: Sequence[float], replicates: Sequence[Sequence[float]]) -> Measure:

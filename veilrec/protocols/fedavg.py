@@ -8,7 +8,7 @@ Every recommender named "Fed…" is a model run by this file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -20,7 +20,7 @@ from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.params import Message, Params, Rows, Scope, part_of
 from veilrec.protocol import Protocol, State
-from veilrec.steps import Rates, Stepper, rate_of
+from veilrec.steps import Rates, Stepper, every_rate, rate_of
 from veilrec.store import Store
 from veilrec.uploads import Sent, Uploads
 
@@ -56,10 +56,10 @@ class FedAvg(Protocol):
     server_halves: Rates = 0.0
 
     def __post_init__(self) -> None:
-        halves = self.server_halves
-        rounds = list(halves.values()) if isinstance(halves, Mapping) else [halves]
+        rounds = every_rate(self.server_halves)
         if not all(0 <= some < math.inf for some in rounds):
-            raise BadInput("protocol.server_halves", f"{halves} is no number of rounds", "give 0 or more")
+            what = f"{self.server_halves} is no number of rounds"
+            raise BadInput("protocol.server_halves", what, "give 0 or more")
         if self.server == "none" and any(rounds):
             fix = 'set protocol.server to "sgd" or "adam"'
             raise BadInput("protocol.server_halves", "a server that only averages has no rate", fix)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
+from veilrec.comparison.measures import mute
 from veilrec.report.measures import Measure, pool, read
 from veilrec.report.numerals import number, out_of_100
 from veilrec.report.verdicts import Verdict, attacker_of
@@ -44,10 +45,9 @@ def _nothing(one: Verdict) -> str:
 
 
 def _failed(one: Verdict) -> str:
-    """A word where an attacker says the same of everybody: an AUC of one half, whoever is drawn."""
-    area = [entry["verdict"].get("auc") or {} for entry in one.entries]
-    count = sum({some.get(key) for key in ("value", "low", "high")} == {0.5} for some in area)
-    who = f" In {count} of {len(area)} seeds the attacker that this goes by"
+    """A word where the attacker of some seed says the same of everybody."""
+    count = sum(mute(attacker_of(entry)) for entry in one.entries)
+    who = f" In {count} of {len(one.entries)} seeds the attacker that this goes by"
     return f"{who} says the same of everybody: it has failed." if count else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veilrec.comparison.measures import Measure, interval, usefulness
+from veilrec.comparison.measures import Measure, interval, mute, usefulness
 from veilrec.result import Result
 
 __all__ = ["WORST", "Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
@@ -152,11 +152,4 @@ def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -
     replicates = (kept.get("replicates") or {}).get(name) or ()
     value = float(score["value"])
     low, high = float(score.get("low", value)), float(score.get("high", value))
-    return Value(value, low, high, replicates, _mute(kept))
-
-
-def _mute(attacker: Mapping[str, Any]) -> bool:
-    """An AUC of one half whoever is drawn: no two users were told apart, though some column differs."""
-    area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
-    same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
-    return same and (attacker.get("notes") or {}).get("kept") != 0
+    return Value(value, low, high, replicates, mute(kept))

@@ -52,8 +52,7 @@ class Along:
         """The balanced accuracy on each attribute with classes, as ``bacc@gender``."""
         one, seen = self.audit, see(federation, state, self.audit.threat.grants)
         able = fitting(one, public(federation))
-        drawn = one.threat.share is not None
-        people = self.people if drawn else self.people.sharing(federation.clients)
+        people = self.people.sharing(federation.clients)
         found = audit(seen, people, one.threat, able, self.seed)["attributes"]
         scores = {name: _score(entry) for name, entry in found.items()}
         return {f"{MARK}{name}": score for name, score in scores.items() if score is not None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from veilrec.attacks.dlg import DLG, iDLG
 from veilrec.attacks.one_hot import ColumnNorms
 from veilrec.errors import BadInput, nearest
 from veilrec.runs.lab import Audit
-from veilrec.threat import CONSENTING, Known, Threat
+from veilrec.threat import CONSENTING, Known, Threat, known_from
 
 __all__ = ["OWN", "PRESETS", "preset"]
 
@@ -113,13 +112,8 @@ def preset(name: str, attributes: Sequence[str] = (), where: str = "threat.also"
 
 def _known(name: str, text: str, where: str) -> Known:
     """The known users that a protocol's name ends in."""
-    if text == CONSENTING:
-        return CONSENTING
-    try:
-        known = float(text)
-    except ValueError:
-        known = math.nan
-    if not 0 < known < 1:
+    known = known_from(text)
+    if known is None:
         short = name.partition("@")[0]
         fix = f"give a number between 0 and 1, as in {short}@0.2, or {short}@{CONSENTING}"
         raise BadInput(where, f'"{text}" in "{name}" is no share of the users', fix)
