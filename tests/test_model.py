@@ -69,6 +69,17 @@ def test_fresh_vectors_are_as_large_as_asked_for() -> None:
     for scale in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(BadInput, match=r"model\.scale"):
             FedMF(5, scale=scale)
+        with pytest.raises(BadInput, match=r"model\.scale"):
+            FedMF(5, scale={"item": scale})
+
+
+def test_each_part_may_begin_with_a_size_of_its_own() -> None:
+    """What is not named begins as `default` says, and as without any `scale` where that is missing."""
+    named = FedNCF(4000, 4000, kind="neumf", dim=8, scale={"item": 0.5, "mlp_user": 2.0, "default": 0.1})
+    for part, scale in {"item": 0.5, "mlp_user": 2.0, "user": 0.1, "mlp_item": 0.1}.items():
+        assert abs(float(named.initial(part, Keys.seed(0)).std()) / scale - 1) < 0.03
+    partly, plain = FedMF(40, dim=8, scale={"user": 0.5}), FedMF(40, dim=8)
+    assert torch.equal(partly.initial("item", Keys.seed(0)), plain.initial("item", Keys.seed(0)))
 
 
 @pytest.mark.parametrize("sharing", ["private", "shared"])

@@ -18,6 +18,7 @@ from veilrec.clients import Batch, Clients
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.params import Params, Part, Parts, Scope, part_of
+from veilrec.steps import Rates, rate_of
 
 __all__ = [
     "Device",
@@ -31,6 +32,9 @@ __all__ = [
     "with_part",
     "with_scope",
 ]
+
+
+SCALE = 0.01  # standard deviation of fresh vectors, where nobody says otherwise
 
 
 class Device(NamedTuple):
@@ -61,7 +65,7 @@ class Recommender(nn.Module, ABC):
     history: int = 0  # how many of a user's latest items `Batch.history` shall hold; -1 for all
     personal: bool = False  # whether a device trains once more before it scores
     classes: Mapping[str, int] | None = None  # of each attribute of the data; None where no data is known
-    scale: float = 0.01  # standard deviation of fresh user and item tables
+    scale: Rates = SCALE  # standard deviation of fresh user and item tables, one for all or by part
     dense: bool = False  # whether each device moves all shared weights, its loss taking weights for all alike
 
     def __init_subclass__(cls, **rest: Any) -> None:
@@ -127,11 +131,17 @@ class Recommender(nn.Module, ABC):
         if part.rows == "item" and part.scope is Scope.PRIVATE:
             return torch.zeros(*keys.value.shape, *shape, device=keys.value.device)
         if part.rows is not None:
-            return self.scale * keys.normal(*shape)
+            return self.scale_of(name) * keys.normal(*shape)
         if len(shape) < 2:
             return keys.uniform(*shape) * 0
         bound = math.sqrt(6 / (shape[-2] + shape[-1]))
         return (2 * keys.uniform(*shape) - 1) * bound
+
+    def scale_of(self, name: str) -> float:
+        """The standard deviation of a fresh table: `scale`, where that goes by part its part's."""
+        return rate_of(
+            {"default": SCALE, **self.scale} if isinstance(self.scale, Mapping) else self.scale, name
+        )
 
     def names(self, *scopes: Scope) -> list[str]:
         """The weights whose part has one of the given scopes, or all of them."""

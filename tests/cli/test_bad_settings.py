@@ -94,6 +94,11 @@ RECIPES = {
         [],
         'a.toml:2: plan.lr.usr: the model has no such part; did you mean "user"?',
     ),
+    "a size for no part": (
+        "[model]\nscale = { itme = 0.1 }\n",
+        [],
+        'a.toml:2: model.scale.itme: the model has no such part; did you mean "item"?',
+    ),
     "a halving rate for no part": (
         '[protocol]\nserver = "adam"\nserver_halves = { itme = 5 }\n',
         [],

@@ -362,6 +362,17 @@ def test_predictors_begin_alike_and_vectors_and_estimators_do_not() -> None:
     assert not torch.equal(first["predictor.0.weight"], other["predictor.0.weight"])
 
 
+def test_the_half_that_stays_may_begin_with_a_size_of_its_own() -> None:
+    """Vectors that stand for values of an attribute begin as small as those that they stand for."""
+    base = FedNCF(600, 600, dim=8, scale={"user": 0.3, "user_re": 0.05})
+    base.classes = CLASSES
+    made = PARD().attach(base)
+    sizes = {"user": 0.3, "user_re": 0.05, "item": 0.01, "estimators.ip.weight": 0.05}
+    for name, scale in sizes.items():
+        many = made.initial(name, Keys.seed(0).fold(torch.arange(50)))
+        assert abs(float(many.std()) / scale - 1) < 0.05
+
+
 def test_how_estimators_step() -> None:
     assert PARD().helpers.momentum == 0.9
     assert PARD().helpers.clip == 5.0

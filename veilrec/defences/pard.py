@@ -133,7 +133,7 @@ class PARD(Defence):
 
     def attach(self, model: Recommender) -> Recommender:
         split = Split(model, join=self.join, head=self.head, average=self.average_user)
-        estimators = Estimators(guarded(model, self.attributes), model.dim, model.scale)
+        estimators = Estimators(guarded(model, self.attributes), model.dim, split.scale_of("user_re"))
         return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
 
     def publish(self, model: Recommender, device: Device) -> Params:

@@ -25,6 +25,7 @@ from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.layers import asked
 from veilrec.params import Params
+from veilrec.steps import Rates
 from veilrec.tables import shares, thinned
 
 __all__ = ["FedLightGCN"]
@@ -41,7 +42,7 @@ class FedLightGCN(FedNCF):
             score is the product of the two.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
-        scale: Standard deviation of fresh vectors.
+        scale: Standard deviation of fresh vectors, one for all or by part.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`).
         edge_dropout: Probability with which each item of a history is left out of the mean, drawn anew in
@@ -62,7 +63,7 @@ class FedLightGCN(FedNCF):
         head: Sequence[int] = (),
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
-        scale: float = 0.01,
+        scale: Rates = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
         edge_dropout: float = 0.0,

@@ -14,6 +14,7 @@ from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
 from veilrec.models.layers import LOSSES, check_scale, check_widths, rows_of
 from veilrec.params import Params, Part, Scope
+from veilrec.steps import Rates
 from veilrec.tables import pick
 
 __all__ = ["FedMF"]
@@ -28,7 +29,7 @@ class FedMF(Recommender):
         dim: Width of the vectors.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
-        scale: Standard deviation of fresh vectors.
+        scale: Standard deviation of fresh vectors, one for all or by part.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class FedMF(Recommender):
         dim: int = 64,
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
-        scale: float = 0.01,
+        scale: Rates = 0.01,
     ) -> None:
         super().__init__()
         check_widths(dim=dim)

@@ -19,6 +19,7 @@ from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.models.layers import Dense, check_widths, known_products, perceptron
 from veilrec.params import Params, Part, Scope
+from veilrec.steps import Rates
 from veilrec.tables import pick
 
 __all__ = ["FedNCF"]
@@ -38,7 +39,7 @@ class FedNCF(FedMF):
         tower_dim: Width of the perceptron's own vectors under ``neumf``; 0 for `dim`.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether user vectors stay on the device or are uploaded each round.
-        scale: Standard deviation of fresh vectors.
+        scale: Standard deviation of fresh vectors, one for all or by part.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`);
             with a private perceptron this is PFedRec on this backbone, as PARD runs it.
@@ -55,7 +56,7 @@ class FedNCF(FedMF):
         tower_dim: int = 0,
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
-        scale: float = 0.01,
+        scale: Rates = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
     ) -> None:

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
+from veilrec.steps import Rates, every_rate
 from veilrec.tables import pick
 
 __all__: list[str] = []  # no entry of the catalogue
@@ -112,9 +113,9 @@ def check_widths(**widths: int) -> None:
             raise BadInput(f"model.{name}", f"{width} is no width", "give a whole number from 1 upwards")
 
 
-def check_scale(scale: float) -> float:
-    """The standard deviation of fresh vectors, unless it is none."""
-    if not 0 < scale < math.inf:
+def check_scale(scale: Rates) -> Rates:
+    """The standard deviation of fresh vectors, one for all or by part, unless it is none."""
+    if not all(0 < some < math.inf for some in every_rate(scale)):
         raise BadInput("model.scale", f"{scale} is no standard deviation", "give a number above 0")
     return scale
 

@@ -137,7 +137,7 @@ def _agree(parts: Mapping[str, Any]) -> None:
     if parts["attacks"] and "threat" not in parts:
         raise BadInput("attack", "nobody says what is attacked", "add a table [threat] with an attribute")
     model, protocol = _toy(parts["model"], parts["defence"], _attributes(parts)), parts["protocol"]
-    rates = {"plan.lr": parts["plan"].lr}
+    rates = {"model.scale": model.scale, "plan.lr": parts["plan"].lr}
     rates |= {f"protocol.{name}": getattr(protocol, name, None) for name in ("server_lr", "server_halves")}
     for where, by_part in rates.items():
         for part in by_part if isinstance(by_part, Mapping) else ():
