@@ -141,6 +141,16 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
     assert at_rounds({0: run}, "ndcg@10", [1, 100]) == [0.0, 0.99]
 
 
+def test_a_run_that_ends_early_cuts_nobody_else_short() -> None:
+    """Its own last value is shown; what it has none of, or one of its seeds, is left empty."""
+    long, short = ({0: curved(attacked(0, 0.6), [k / 100 for k in range(n)])} for n in (100, 41))
+    rounds = looks([long, short], "ndcg@10")
+    assert {1, 41, 100} <= {*rounds}
+    assert all(value is not None for value in at_rounds(long, "ndcg@10", rounds))
+    assert at_rounds(short, "ndcg@10", [1, 41, 100]) == [0.0, 0.4, None]
+    assert at_rounds({0: long[0], 1: short[0]}, "ndcg@10", [41, 100]) == [0.4, None]
+
+
 def test_a_curve_that_nobody_measured_is_one_line(tmp_path: Path) -> None:
     saved(tmp_path, "plain", [attacked(s, 0.6) for s in range(SEEDS)])
     paper = paper_of(tmp_path / "tiny", curves=["bacc@gender"])

@@ -183,7 +183,7 @@ def _useful(paper: Paper, page: Page) -> Sheet:
 
 
 def _curve(page: Page, name: str) -> Sheet | None:
-    """Means over seeds, at a few rounds that all runs looked at; None where nothing was measured."""
+    """Means over seeds, at a few rounds; None where nothing was measured."""
     if not (rounds := looks([row.runs for row in page.ran], name)):
         return None
     rows = [[_label(row), *map(number, at_rounds(row.runs, name, rounds))] for row in page.ran]
