@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 from tests.cli.commands import call
@@ -116,6 +117,33 @@ def test_a_failed_device_is_named(
     assert "user u7, round 3, training" in said.splitlines()[-1]
     assert ("Traceback" in said or "ValueError" in said) == (code == 1)
     assert (said.count("\n") == 1) == (code == 2)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["anywhere", "in a device"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+    ],
+    ids=["python", "gpu", "cublas", "cpu"],
+)
+def test_no_memory_is_one_line_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, inside: bool
+) -> None:
+    def fail(arguments: object) -> int:
+        if inside:
+            raise ClientFailed("u7", 3, "training", error) from error
+        raise error
+
+    monkeypatch.setattr(cli, "_invoke", fail)
+    assert cli.main([]) == 1
+    said = capsys.readouterr().err
+    where = "round 3, training: " if inside else ""
+    assert said.startswith(f"veilrec: error: {where}out of memory; end what else runs there")
+    assert said.count("\n") == 1
 
 
 def test_a_closed_pipe_is_no_failure_of_ours() -> None:

@@ -17,7 +17,12 @@ from veilrec.errors import ClientFailed, VeilrecError
 
 __all__ = ["app", "main"]
 
-BUG, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+# How torch says it, on a GPU and on a CPU; its own exception for it is not imported for the sake of help.
+NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory")
+MORE_MEMORY = (
+    "end what else runs there, train fewer devices at once (--set plan.chunk=16), or take --device cpu"
+)
 USAGE: Any = typer.BadParameter.__mro__[2]  # the base of all that the parser of arguments complains about
 
 app = typer.Typer(
@@ -75,8 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename is not None:
             fix = "check the path, its permissions and the space left"
             return _say(f"{error.filename}: {error.strerror}; {fix}", BAD_INPUT)
+        if _is_memory(error):
+            return _say(f"out of memory; {MORE_MEMORY}", FAILED)
         traceback.print_exc()
-        return _say("this is a bug of veilrec; please report it with the lines above", BUG)
+        return _say("this is a bug of veilrec; please report it with the lines above", FAILED)
 
 
 def _invoke(arguments: Sequence[str] | None) -> int:
@@ -98,8 +105,16 @@ def _told(error: VeilrecError) -> int:
     if isinstance(error, ClientFailed) and cause is not None:
         if isinstance(cause, VeilrecError):
             return _say(str(error), cause.code)
+        if _is_memory(cause):
+            return _say(f"round {error.round}, {error.phase}: out of memory; {MORE_MEMORY}", FAILED)
         traceback.print_exception(cause)
     return _say(str(error), error.code)
+
+
+def _is_memory(error: BaseException) -> bool:
+    """Whether memory has run out, on whichever machine."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in said for words in NO_MEMORY)
 
 
 def _say(message: str, code: int) -> int:
