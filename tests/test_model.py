@@ -69,8 +69,8 @@ def test_fresh_vectors_are_as_large_as_asked_for() -> None:
     for scale in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(BadInput, match=r"model\.scale"):
             FedMF(5, scale=scale)
-        with pytest.raises(BadInput, match=r"model\.scale"):
-            FedMF(5, scale={"item": scale})
+        with pytest.raises(BadInput, match=rf"model\.scale\.item: {scale} is no standard deviation"):
+            FedMF(5, scale={"user": 0.1, "item": scale})
 
 
 def test_each_part_may_begin_with_a_size_of_its_own() -> None:

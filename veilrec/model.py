@@ -138,7 +138,7 @@ class Recommender(nn.Module, ABC):
         return (2 * keys.uniform(*shape) - 1) * bound
 
     def scale_of(self, name: str) -> float:
-        """The standard deviation of a fresh table: `scale`, where that goes by part its part's."""
+        """The standard deviation of a fresh table: `scale`, or by part its own, ``default``, or `SCALE`."""
         return rate_of(
             {"default": SCALE, **self.scale} if isinstance(self.scale, Mapping) else self.scale, name
         )

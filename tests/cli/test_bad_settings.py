@@ -97,7 +97,12 @@ RECIPES = {
     "a size for no part": (
         "[model]\nscale = { itme = 0.1 }\n",
         [],
-        'a.toml:2: model.scale.itme: the model has no such part; did you mean "item"?',
+        'a.toml:2: model.scale.itme: the model has no such table of vectors; did you mean "item"?',
+    ),
+    "a size for what is no table": (
+        '[model]\nname = "FedNCF"\nscale = { mlp1 = 0.1 }\n',
+        [],
+        "a.toml:3: model.scale.mlp1: the model has no such table of vectors; choose one of: ",
     ),
     "a halving rate for no part": (
         '[protocol]\nserver = "adam"\nserver_halves = { itme = 5 }\n',

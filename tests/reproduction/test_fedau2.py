@@ -14,6 +14,7 @@ from veilrec.reproduction.cells import cells_of
 from veilrec.reproduction.numbers import WORST, Quantity, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.tables import reported
+from veilrec.steps import rate_of
 
 PAPER = Paper.load("fedau2")
 PRINTED = ("ml-100k", "ml-1m", "lastfm-360k")
@@ -132,6 +133,16 @@ def test_training_is_that_of_the_paper() -> None:
         curves = method in PAPER.tables["fig3"].rows  # nothing is held out for validation but for curves
         assert found["evaluation"]["validation"] == curves
         assert not found["threat"]["own"]
+
+
+@pytest.mark.parametrize("dataset", PAPER.datasets)
+def test_an_adversary_never_slows_down(dataset: str) -> None:
+    """Whatever the rates of the model do: it is to keep up with those who flee from it."""
+    found = {m: one for m, one in values(dataset).items() if one["defence"][0]["name"] == "FedAU2"}
+    assert found
+    for method, one in found.items():
+        parts = [f"adversary_{attribute}" for attribute in one["defence"][0]["attributes"]]
+        assert not any(rate_of(one["protocol"]["server_halves"], part) for part in parts), method
 
 
 FIG4 = ("fig4a", "fig4b", "fig4c")

@@ -151,6 +151,15 @@ def test_a_run_that_ends_early_cuts_nobody_else_short() -> None:
     assert at_rounds({0: long[0], 1: short[0]}, "ndcg@10", [41, 100]) == [0.4, None]
 
 
+def test_the_last_look_of_a_short_run_may_lie_beside_those_of_others() -> None:
+    """It then ends at the last round that all looked at, and seeds that end one by one add no column each."""
+    long = {0: curved(attacked(0, 0.6), [k / 100 if k % 2 else None for k in range(100)])}
+    odd = [0.1 if k % 2 or k == 40 else None for k in range(41)]
+    assert {40, 100} <= {*looks([long, {0: curved(attacked(0, 0.6), odd)}], "ndcg@10")}
+    ragged = {s: curved(attacked(s, 0.6), [k / 100 for k in range(60 + s)]) for s in range(20)}
+    assert len(looks([ragged], "ndcg@10")) <= 9
+
+
 def test_a_curve_that_nobody_measured_is_one_line(tmp_path: Path) -> None:
     saved(tmp_path, "plain", [attacked(s, 0.6) for s in range(SEEDS)])
     paper = paper_of(tmp_path / "tiny", curves=["bacc@gender"])

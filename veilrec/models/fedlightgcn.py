@@ -42,7 +42,8 @@ class FedLightGCN(FedNCF):
             score is the product of the two.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
-        scale: Standard deviation of fresh vectors, one for all or by part.
+        scale: Standard deviation of fresh vectors, one for all or by part: ``{item = 0.1}``. A part that is
+            not named has that of ``default``, else 0.01.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`).
         edge_dropout: Probability with which each item of a history is left out of the mean, drawn anew in

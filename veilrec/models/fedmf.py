@@ -29,7 +29,8 @@ class FedMF(Recommender):
         dim: Width of the vectors.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether the user vector stays on the device or is uploaded each round.
-        scale: Standard deviation of fresh vectors, one for all or by part.
+        scale: Standard deviation of fresh vectors, one for all or by part: ``{item = 0.1}``. A part that is
+            not named has that of ``default``, else 0.01.
     """
 
     def __init__(

@@ -39,7 +39,8 @@ class FedNCF(FedMF):
         tower_dim: Width of the perceptron's own vectors under ``neumf``; 0 for `dim`.
         objective: Binary cross-entropy, or Bayesian personalised ranking.
         user: Whether user vectors stay on the device or are uploaded each round.
-        scale: Standard deviation of fresh vectors, one for all or by part.
+        scale: Standard deviation of fresh vectors, one for all or by part: ``{item = 0.1}``. A part that is
+            not named has that of ``default``, else 0.01.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`);
             with a private perceptron this is PFedRec on this backbone, as PARD runs it.

@@ -34,6 +34,7 @@ from veilrec.model import Device, Recommender
 from veilrec.models.layers import asked, bce, check_scale, check_widths
 from veilrec.models.pfedrec import Score
 from veilrec.params import Params, Part, Scope
+from veilrec.steps import Rates
 
 __all__ = ["FedRAP"]
 
@@ -67,7 +68,7 @@ class FedRAP(Recommender):
         sparsity: float | None = None,
         apart: float | None = None,
         project: int = 0,
-        scale: float = 0.01,
+        scale: Rates = 0.01,
     ) -> None:
         super().__init__()
         check_widths(dim=dim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
-from veilrec.steps import Rates, every_rate
+from veilrec.steps import Rates
 from veilrec.tables import pick
 
 __all__: list[str] = []  # no entry of the catalogue
@@ -114,9 +115,13 @@ def check_widths(**widths: int) -> None:
 
 
 def check_scale(scale: Rates) -> Rates:
-    """The standard deviation of fresh vectors, one for all or by part, unless it is none."""
-    if not all(0 < some < math.inf for some in every_rate(scale)):
-        raise BadInput("model.scale", f"{scale} is no standard deviation", "give a number above 0")
+    """The standard deviation of fresh vectors, one for all or by part, unless one is none."""
+    by_part = (
+        {f".{part}": some for part, some in scale.items()} if isinstance(scale, Mapping) else {"": scale}
+    )
+    for where, some in by_part.items():
+        if not 0 < some < math.inf:
+            raise BadInput(f"model.scale{where}", f"{some} is no standard deviation", "give a number above 0")
     return scale
 
 

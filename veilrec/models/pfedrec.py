@@ -25,6 +25,7 @@ from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.models.layers import asked, bce, check_scale, check_widths, rows_of
 from veilrec.params import Params, Part, Scope
+from veilrec.steps import Rates
 
 __all__ = ["PFedRec"]
 
@@ -67,7 +68,7 @@ class PFedRec(Recommender):
         n_seats: int = 1,
         *,
         dim: int = 32,
-        scale: float = 0.01,
+        scale: Rates = 0.01,
         personal: bool = True,
     ) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from veilrec.settings import fit, options_of
 __all__ = ["Moved", "build", "check_threat", "load"]
 
 Values = dict[str, Any]
+BEGINS_AT_ZERO = ("item", Scope.PRIVATE)  # a table whose rows are only kept where a user moved them
 
 
 def build(values: Mapping[str, Any]) -> Values:
@@ -137,14 +138,21 @@ def _agree(parts: Mapping[str, Any]) -> None:
     if parts["attacks"] and "threat" not in parts:
         raise BadInput("attack", "nobody says what is attacked", "add a table [threat] with an attribute")
     model, protocol = _toy(parts["model"], parts["defence"], _attributes(parts)), parts["protocol"]
-    rates = {"model.scale": model.scale, "plan.lr": parts["plan"].lr}
+    rates = {"plan.lr": parts["plan"].lr}
     rates |= {f"protocol.{name}": getattr(protocol, name, None) for name in ("server_lr", "server_halves")}
     for where, by_part in rates.items():
-        for part in by_part if isinstance(by_part, Mapping) else ():
-            if part not in {*model.parts, "default"}:
-                fix = nearest(part, [*model.parts, "default"])
-                raise BadInput(f"{where}.{part}", "the model has no such part", fix)
+        _named(where, by_part, model.parts, "the model has no such part")
+    fresh = [n for n, part in model.parts.items() if part.rows and (part.rows, part.scope) != BEGINS_AT_ZERO]
+    _named("model.scale", model.scale, fresh, "the model has no such table of vectors")
     parts["record"].chosen(protocol.schema(model))
+
+
+def _named(where: str, by_part: Any, known: Iterable[str], what: str) -> None:
+    """Refuse a number by part that is for no part."""
+    names = [*known, "default"]
+    for part in by_part if isinstance(by_part, Mapping) else ():
+        if part not in names:
+            raise BadInput(f"{where}.{part}", what, nearest(part, names))
 
 
 def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:

@@ -1,4 +1,4 @@
-"""Curves: metrics round by round, at a few rounds that all runs looked at which lasted so long."""
+"""Curves: metrics round by round, at a few rounds; all runs that lasted so long looked there."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from veilrec.result import Result
 
 __all__ = ["at_rounds", "looks"]
 
-MOST = 8  # columns that a page is wide enough for, beside those in which some run ends
+MOST = 8  # columns that a page is wide enough for, beside those in which a method ends
 
 Runs = Mapping[int, Result]  # by seed
 
 
 def looks(methods: Sequence[Runs], name: str) -> list[int]:
-    """A few rounds, evenly apart, and the last of each run; all runs that last so long have a value there."""
-    each = [some for runs in methods for run in runs.values() if (some := set(_points(run, name)))]
-    shared = [r for r in sorted(set().union(*each)) if all(r in some or r > max(some) for some in each)]
+    """A few rounds, evenly apart, and the last of each method; all runs that last so long looked there."""
+    each = [[some for run in runs.values() if (some := set(_points(run, name)))] for runs in methods]
+    all_runs = [some for runs in each for some in runs]
+    every = sorted(set().union(*all_runs))
+    shared = [r for r in every if all(r in some or r > max(some) for some in all_runs)]
     if len(shared) <= MOST:
         return shared
     evenly = {shared[round((len(shared) - 1) * k / (MOST - 1))] for k in range(MOST)}
-    return sorted(evenly | ({max(some) for some in each} & {*shared}))
+    common = [set(shared).intersection(*runs) for runs in each if runs]
+    return sorted(evenly | {max(some) for some in common if some})
 
 
 def at_rounds(runs: Runs, name: str, rounds: Sequence[int]) -> list[float | None]:
