@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ MODELS = {"ncf": "FedNCF", "vae": "FedVAE", "rap": "FedRAP"}
 MLP = Quantity("balanced_accuracy", "gender", "fedau2", "embeddings/mlp-fedau2")
 
 
+@cache
 def values(dataset: str) -> dict[str, dict[str, Any]]:
     """What each method on a dataset is run with; the dataset need not be there."""
     found = cells_of(PAPER, PAPER.chosen(["all"]), [dataset], 1, Path())
