@@ -139,9 +139,8 @@ class Recommender(nn.Module, ABC):
 
     def scale_of(self, name: str) -> float:
         """The standard deviation of a fresh table: `scale`, or by part its own, ``default``, or `SCALE`."""
-        return rate_of(
-            {"default": SCALE, **self.scale} if isinstance(self.scale, Mapping) else self.scale, name
-        )
+        by_part = self.scale if isinstance(self.scale, Mapping) else {"default": self.scale}
+        return rate_of({"default": SCALE, **by_part}, name)
 
     def names(self, *scopes: Scope) -> list[str]:
         """The weights whose part has one of the given scopes, or all of them."""
