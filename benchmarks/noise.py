@@ -1,7 +1,8 @@
 """What noise costs: rounds under APM and FedRec-GN against undefended ones of the same run.
 
 ``python -m benchmarks.noise`` prints CPU seconds a round (of all threads together, so that other programs on
-the machine disturb little) and the ratio to the undefended round. Rounds of all arms are run in turn.
+the machine disturb little) and the ratio to the undefended round. Rounds of all arms are run in turn. The
+loops of the noise are compiled where numba is there; ``--plain`` measures without.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from benchmarks import engine, worlds
 from benchmarks.harness import table
 from benchmarks.worlds import World
 from veilrec.defence import Defence
+from veilrec.defences import compiled
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.none import Undefended
@@ -71,12 +73,16 @@ def main() -> None:
     parser.add_argument("--shape", choices=worlds.SHAPES, default="ml-100k")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--plain", action="store_true", help="without compiled loops")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.plain:
+        compiled.MANY = 1 << 62
+    loops = "compiled" if not options.plain and compiled.loops(compiled.MANY) else "numpy's"
     for title, federation in federations(worlds.make(options.shape), options.workers).items():
         found = cost(federation, options.rounds)
         rows = [[name, f"{s:.3f}", f"{s / found['none']:.2f}"] for name, s in found.items()]
-        print(f"\n{title} ({options.shape}, workers: {options.workers})\n")
+        print(f"\n{title} ({options.shape}, workers: {options.workers}, loops: {loops})\n")
         print(table(["defence", "CPU s a round", "÷ none"], rows), flush=True)
 
 

@@ -71,6 +71,7 @@ FENCES = {  # where a package may be imported: a module or folder of ours, or on
     "flwr": {"deploy"},
     "jinja2": {"report"},
     "model2vec": {"models/morec.py"},
+    "numba": {"defences/compiled.py"},
     "pandas": EDGES,
     "platformdirs": EDGES,
     "plotly": {"report"},

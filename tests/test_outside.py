@@ -28,6 +28,8 @@ def contract(folder: Path, kind: str, source: str, name: str) -> subprocess.Comp
         "tests.with_plugins",
         "-p",
         "no:cacheprovider",
+        "-m",
+        "not slow",
         *tests,
     ]
     settings = {**os.environ, "VEILREC_TEST_PLUGINS": str(path), "OMP_NUM_THREADS": "1"}
@@ -54,6 +56,6 @@ def test_a_plugin_passes_the_contract(tmp_path: Path, kind: str, source: str, na
 
 def test_a_plugin_that_breaks_the_contract_is_caught(tmp_path: Path) -> None:
     broken = outside.DEFENCE.replace("Acts at: on_upload.", "Acts at: nothing.")
-    done = contract(tmp_path, "defences", broken, "Shrink")
+    done = contract(tmp_path, "defences", broken, "Shrink and names")
     assert done.returncode == 1
     assert "test_it_names_its_source_and_its_places" in done.stdout

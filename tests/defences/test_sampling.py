@@ -18,10 +18,11 @@ from torch import Tensor
 from tests.noisy import CLIP, blurred, clients, device, number, seeded, steps_of, values
 from veilrec.defences import weights
 from veilrec.defences.apm import APM
+from veilrec.defences.compiled import LARGEST
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.noise import Noisy
-from veilrec.defences.sampling import LARGEST, Sampler, Seeded, System, lattice, tail
+from veilrec.defences.sampling import Sampler, Seeded, System, lattice, tail
 from veilrec.keys import Keys
 from veilrec.params import Rows
 

@@ -23,6 +23,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from veilrec.defences.compiled import UNIT, Loops
 from veilrec.errors import BadInput
 from veilrec.keys import FIRST, GOLDEN, SECOND, WORD, hash_text
 
@@ -37,14 +38,13 @@ Kind = Literal["laplace", "gaussian"]
 SIGN = np.int32(-(1 << 31))
 HALVINGS = 10  # leading zeros of a magnitude at which it is drawn anew
 RARE = 2.0**-HALVINGS
-LARGEST = 1 << 23  # steps: float32 is exact up to there, and one bit beyond
 LONG = 4096  # words
 FINEST = 4096  # steps of a scale: beyond, 31 bits would tell too few apart
 WIDEST = 2000  # clips in a scale: beyond, a clip might be less than a step
 NARROWEST = 10**6  # scales in a clip: beyond, a scale might be less than a step
 TAIL = hash_text("tail") | 1
 MIX = ((np.uint64(30), np.uint64(FIRST)), (np.uint64(27), np.uint64(SECOND)), (np.uint64(31), None))
-UNIT, ONE_IN = np.float32(2.0**-31), np.float32(RARE)
+ONE_IN = np.float32(RARE)
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,11 @@ class Seeded:
         key: ``[rows, weights]`` the key of each weight of each row.
         row: ``[rows]`` its number.
         widths: Numbers of each weight.
+        loops: Compiled, if there are any.
     """
 
-    def __init__(self, key: Words, row: Words, widths: Sequence[int]) -> None:
+    def __init__(self, key: Words, row: Words, widths: Sequence[int], loops: Loops | None = None) -> None:
+        self.loops = loops
         halves = np.array([half_of(width) for width in widths], np.int64)
         self.ends = halves.cumsum()
         self.first = key + (row[:, None] * halves.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
@@ -136,6 +138,9 @@ class Seeded:
 
     def bits(self, some: slice, words: Words, spare: Words) -> Bits:
         """As `Source.bits`."""
+        if self.loops is not None:
+            self.loops.words(self.first[some], self.ends, self.column[0], words)
+            return words.view(np.int32)
         for place, (begin, end) in enumerate(pairwise((0, *self.ends))):
             words[:, begin:end] = self.first[some, place, None]
         some_rows = len(self.column)
@@ -184,41 +189,63 @@ class Sampler:
         scale: λ or σ, in steps; one, or that of each number of a row.
         words: Of a row: half as many as it has numbers.
         block: The most rows that are asked for at a time.
+        loops: Compiled, if there are any.
     """
 
     def __init__(
-        self, source: Source, kind: Kind, scale: float | NDArray[np.float64], words: int, block: int
+        self,
+        source: Source,
+        kind: Kind,
+        scale: float | NDArray[np.float64],
+        words: int,
+        block: int,
+        loops: Loops | None = None,
     ) -> None:
-        self.source, self.kind, self.scale = source, kind, np.asarray(scale)
+        self.source, self.kind, self.scale, self.loops = source, kind, np.asarray(scale), loops
         self.words = np.empty((block, words), np.uint64)
         self.size = np.empty((block, 2 * words), np.float32)
+        self.factor = np.broadcast_to(_natural(self.scale), 2 * words).copy()  # of each number of a row
         self.rare: list[tuple[Places, Bits]] = []
 
     def draw(self, some: slice) -> Floats:
         """``[n, m]`` noise for some of the rows, m even; it is valid until the next, and zero where rare."""
-        noise = self.size[: some.stop - some.start]
-        bits = self.source.bits(some, self.words[: len(noise)], noise.view(np.uint64))
-        first = some.start * bits.shape[1]
         if self.kind == "gaussian":
-            self._gaussian(bits, noise, first)
+            noise = self._gaussian(*self._bits(some), some.start)
         else:
-            rare = _exponential(bits, noise, self.scale)
-            self.rare.append((first + rare, bits.reshape(-1)[rare]))
+            noise, bits = self.logarithms(some)
+            noise *= _natural(self.scale)
             np.bitwise_and(bits, SIGN, out=bits)
             np.bitwise_xor(noise.view(np.int32), bits, out=noise.view(np.int32))
         return np.rint(noise, out=noise)
 
-    def _gaussian(self, bits: Bits, noise: Floats, first: int) -> None:
-        """By Box and Muller: of two numbers the first gives the radius of both and the second the angle."""
+    def logarithms(self, some: slice) -> tuple[Floats, Bits]:
+        """``[n, m]`` logarithms by 2 of magnitudes, zero where rare; and the bits, for their signs."""
+        bits, size = self._bits(some)
+        rare = _logarithms(bits, size, self.loops)
+        self.rare.append((some.start * bits.shape[1] + rare, bits.reshape(-1)[rare]))
+        return size, bits
+
+    def _bits(self, some: slice) -> tuple[Bits, Floats]:
+        """Bits of some rows, and room for as many numbers, which may have been written into."""
+        size = self.size[: some.stop - some.start]
+        return self.source.bits(some, self.words[: len(size)], size.view(np.uint64)), size
+
+    def _gaussian(self, bits: Bits, noise: Floats, first: int) -> Floats:
+        """By Box and Muller: of two numbers the first gives the radius of both and the second the angle.
+
+        `first` is the number of the first row.
+        """
         radius = np.empty((len(bits), bits.shape[1] // 2), np.float32)
-        rare = _exponential(bits[:, ::2], radius, 2.0)
-        self.rare.append((first + 2 * rare, bits.reshape(-1)[2 * rare + 1]))
+        rare = _logarithms(bits[:, ::2], radius)
+        radius *= _natural(2.0)
+        self.rare.append((first * bits.shape[1] + 2 * rare, bits.reshape(-1)[2 * rare + 1]))
         np.sqrt(radius, out=radius)
         radius *= (self.scale[::2] if self.scale.ndim else self.scale).astype(np.float32)
         angle = bits[:, 1::2].astype(np.float32)
         angle *= np.float32(math.pi / 2**31)
         np.multiply(radius, np.cos(angle), out=noise[:, ::2])
         np.multiply(radius, np.sin(angle, out=angle), out=noise[:, 1::2])
+        return noise
 
     def rest(self) -> tuple[Places, Places, NDArray[np.float64]]:
         """``[k]`` the rows and columns of what was left out so far, and the noise there."""
@@ -236,16 +263,23 @@ class Sampler:
         return np.tile(row, 2), np.concatenate([column, column + 1]), np.rint(noise)
 
 
-def _exponential(bits: Bits, size: Floats, scale: float | NDArray[np.float64]) -> Places:
-    """Exponential numbers into `size`, from 31 bits each; zero at the rare places that it returns."""
-    np.copyto(size, bits, casting="unsafe")
-    np.multiply(size, UNIT, out=size)
-    np.abs(size, out=size)
+def _logarithms(bits: Bits, size: Floats, loops: Loops | None = None) -> Places:
+    """Logarithms by 2 of 31 bits each into `size`; zero at the rare places that it returns."""
+    if loops is not None:
+        loops.sizes(bits, size)
+    else:
+        np.copyto(size, bits, casting="unsafe")
+        np.multiply(size, UNIT, out=size)
+        np.abs(size, out=size)
     rare = np.flatnonzero(size < ONE_IN)
     size.reshape(-1)[rare] = 1
     np.log2(size, out=size)
-    size *= np.asarray(-math.log(2) * scale, np.float32)
     return rare
+
+
+def _natural(scale: float | NDArray[np.float64]) -> Floats:
+    """What makes a logarithm by 2 an exponential number of some scale."""
+    return np.asarray(-math.log(2) * scale, np.float32)
 
 
 def tail(source: Source, row: Places, column: Places) -> NDArray[np.float64]:

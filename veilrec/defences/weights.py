@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from veilrec.defences import on_gpu
-from veilrec.defences.sampling import LARGEST, Kind, Lattice, Sampler, Seeded, Source, System, half_of
+from veilrec.defences.compiled import LARGEST, Loops, loops
+from veilrec.defences.sampling import Kind, Lattice, Places, Sampler, Seeded, Source, System, half_of
 
 __all__ = ["How", "blurred", "some_rows"]
 
@@ -159,18 +160,39 @@ def _on_cpu(
     """Weights whose rows have the keys ``[n, weights]`` into `out`; what is rare is drawn at the end."""
     halves = [half_of(width) for width in widths]
     keys, row = key.numpy().view(np.uint64), weight.row.numpy().view(np.uint64)
-    source: Source = System() if hows[0].secret else Seeded(keys, row, widths)
-    sampler = Sampler(source, hows[0].kind, _scale(hows, halves), sum(halves), block)
-    noise = torch.from_numpy(sampler.size)[:, : out.shape[1]]  # where it draws
-    for begin in range(0, len(out), block):
-        some = slice(begin, min(begin + block, len(out)))
-        sampler.draw(some)
-        weight.leave(some, noise[: some.stop - begin], out[some])
-    at, column, far = sampler.rest()
-    if out.shape[1] < 2 * sum(halves):  # a row of odd width has one number more than it needs
-        meant = column < out.shape[1]
-        at, column, far = at[meant], column[meant], far[meant]
-    weight.leave_some(torch.from_numpy(at), torch.from_numpy(column), torch.from_numpy(far), out)
+    fast = loops(out.numel())
+    source: Source = System() if hows[0].secret else Seeded(keys, row, widths, fast)
+    sampler = Sampler(source, hows[0].kind, _scale(hows, halves), sum(halves), block, fast)
+    blocks = [slice(begin, min(begin + block, len(out))) for begin in range(0, len(out), block)]
+    if fast is not None and weight.again and hows[0].kind == "laplace" and out.dtype == torch.float32:
+        _by_loops(fast, weight, sampler, blocks, out)
+        return
+    for some in blocks:
+        weight.leave(some, torch.from_numpy(sampler.draw(some))[:, : out.shape[1]], out[some])
+    at, column, far = (torch.from_numpy(x) for x in _within(out.shape[1], *sampler.rest()))
+    weight.leave_some(at, column, far, out)
+
+
+def _by_loops(fast: Loops, weight: _Weight, sampler: Sampler, blocks: Sequence[slice], out: Tensor) -> None:
+    """The same by compiled loops, for Laplace noise on values that are clipped one by one."""
+    if out is not weight.value:
+        out.copy_(weight.value)
+    left = out.numpy()
+    bound, inverse, step = (
+        torch.as_tensor(x, dtype=out.dtype).expand(out.shape[1]).contiguous().numpy()
+        for x in (weight.grid.bound, weight.grid.inverse, weight.grid.step)
+    )
+    for some in blocks:
+        fast.leave(left[some], *sampler.logarithms(some), sampler.factor, bound, inverse, step)
+    fast.leave_some(left, *_within(out.shape[1], *sampler.rest()), bound, inverse, step)
+
+
+def _within(
+    width: int, at: Places, column: Places, far: NDArray[np.float64]
+) -> tuple[Places, Places, NDArray[np.float64]]:
+    """What is within rows so wide: one of odd width has a number more than it needs."""
+    meant = column < width
+    return (at, column, far) if meant.all() else (at[meant], column[meant], far[meant])
 
 
 def _scale(hows: Sequence[How], halves: Sequence[int]) -> float | NDArray[np.float64]:
