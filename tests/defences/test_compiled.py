@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -13,16 +14,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.func import vmap
 
-from tests.noisy import blurred, clients, values
+from tests.noisy import blurred, clients, device, values
 from veilrec.defences import compiled, weights
 from veilrec.defences.apm import APM
 from veilrec.defences.compiled import Loops, loops
+from veilrec.defences.fednews import FedNews
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.noise import Noisy
 from veilrec.defences.sampling import Seeded, mix
-from veilrec.params import Params, Rows
+from veilrec.keys import Keys
+from veilrec.params import Message, Params, Rows
 
 ALL, NONE = 0, 1 << 62  # numbers from which on loops are compiled
 NOISES = [
@@ -43,7 +47,8 @@ def left(defence: Noisy, upload: Params, many: int, patch: pytest.MonkeyPatch) -
 def awkward(clients: int, dtype: torch.dtype) -> Params:
     """Values on both sides of the bound, in the middle between two steps, and some that are no numbers."""
     upload = values(clients, dtype)
-    strange = [math.nan, math.inf, -math.inf, -0.0, 2.0**-12, -3 * 2.0**-12, 1e-40, 0.5]
+    ties = [sign * k * 2.0**-power for sign in (1, -1) for k in (1, 3) for power in range(13, 19)]
+    strange = [math.nan, math.inf, -math.inf, -0.0, 1e-40, 0.5, *ties]
     upload["last.bias"][:, : len(strange)] = torch.tensor(strange, dtype=dtype)
     return upload
 
@@ -74,7 +79,7 @@ def test_words_of_weights_side_by_side(widths: list[int], rows: int, seed: int) 
     row = draw.integers(0, 2**40, rows, np.uint64)
     half = sum((width + 1) // 2 for width in widths)
     found = []
-    for compiled_ones in (loops(NONE), None):
+    for compiled_ones in (loops(compiled.MANY), None):
         words, spare = (np.empty((rows, half), np.uint64) for _ in range(2))
         source = Seeded(key, row, widths, compiled_ones)
         found.append(source.bits(slice(0, rows), words, spare).copy())
@@ -84,7 +89,7 @@ def test_words_of_weights_side_by_side(widths: list[int], rows: int, seed: int) 
 def test_planted_a_loop_that_drops_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Magnitudes of 23 bits instead of 31: the check above must see it."""
     pytest.importorskip("numba")
-    good = loops(NONE)
+    good = loops(compiled.MANY)
     assert good is not None
 
     def cut(bits: np.ndarray, size: np.ndarray) -> None:
@@ -99,7 +104,7 @@ def test_planted_a_loop_that_drops_bits_is_found(monkeypatch: pytest.MonkeyPatch
 
 def test_the_loops_are_used_where_there_is_much_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    good, calls = loops(NONE), list[str]()
+    good, calls = loops(compiled.MANY), list[str]()
     assert good is not None
     assert loops(compiled.MANY - 1) is None
 
@@ -115,7 +120,7 @@ def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     compiled._compiled.cache_clear()
     try:
-        assert loops(NONE) is None
+        assert loops(compiled.MANY) is None
         sent = left(Laplace(), values(3), ALL, monkeypatch)
     finally:
         compiled._compiled.cache_clear()
@@ -123,16 +128,44 @@ def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(torch.equal(sent[name], plain[name]) for name in plain)
 
 
-def test_a_numba_that_cannot_be_used_is_told_and_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = ModuleType("numba")
+@pytest.mark.parametrize(
+    "error", [ImportError("njit"), OSError("njit: no library")], ids=["numpy", "library"]
+)
+def test_a_numba_that_cannot_be_used_is_told_and_done_without(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise error
+
+    broken = Broken("numba")
     broken.__spec__ = ModuleSpec("numba", None)
     monkeypatch.setitem(sys.modules, "numba", broken)
     compiled._compiled.cache_clear()
     try:
         with pytest.warns(UserWarning, match="drawn without numba, which cannot be used: .*njit"):
-            assert loops(NONE) is None
+            assert loops(compiled.MANY) is None
     finally:
         compiled._compiled.cache_clear()
+
+
+def test_where_compiling_is_switched_off_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uncompiled the loops would take hundreds of times as long."""
+    monkeypatch.setattr(pytest.importorskip("numba").config, "DISABLE_JIT", 1)
+    compiled._compiled.cache_clear()
+    try:
+        assert loops(compiled.MANY) is None
+    finally:
+        compiled._compiled.cache_clear()
+
+
+def test_two_threads_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compiled._compiled.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(loops, [compiled.MANY] * 4))
+    assert found[0] is not None
+    assert all(one is found[0] for one in found)
 
 
 def test_uncompiled_the_loops_say_what_the_equations_say() -> None:
@@ -152,14 +185,54 @@ def test_uncompiled_the_loops_say_what_the_equations_say() -> None:
     assert words[0, 0] == mix(np.array([7], np.uint64), np.empty(1, np.uint64))[0]
 
 
-def test_a_block_of_rows_of_a_table_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is fresh is overwritten: several blocks, the last of them shorter."""
+@pytest.mark.parametrize("width", [1, 5])
+def test_whole_tables_in_place(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are fresh and overwritten, in several blocks; nothing else is."""
     pytest.importorskip("numba")
     monkeypatch.setitem(weights.BLOCK, "cpu", 64)
-    table = Rows(torch.arange(100, 131), torch.linspace(-1, 1, 31 * 5).reshape(31, 5))
+    table = torch.linspace(-1, 1, 131 * width).reshape(131, width)
+    upload = {"item": Rows(torch.tensor([3, 7]), torch.ones(2, width))}
     sent = []
     for many in (ALL, NONE):
         monkeypatch.setattr(compiled, "MANY", many)
-        upload = {"item": Rows(table.row[None], table.value[None].clone())}
-        sent.append(blurred(Laplace(), upload, clients(1))["item"])
+        left = FedNews().on_upload(upload, device(Keys.seed(2), {"item": table}))["item"]
+        assert isinstance(left, Rows)
+        sent.append(left.value)
+    assert bytes_of(sent[0]) == bytes_of(sent[1])
+    assert len(sent[0]) == 131
+    assert torch.equal(table, torch.linspace(-1, 1, 131 * width).reshape(131, width))
+    assert bool((upload["item"].value == 1).all())
+
+
+@pytest.mark.parametrize("many", [ALL, NONE], ids=["compiled", "plain"])
+def test_one_table_for_several_clients_is_noised_for_each(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only their keys differ: what they share must not be noised over and over."""
+    monkeypatch.setattr(compiled, "MANY", many)
+    upload, sent = {"item": Rows(torch.tensor([0]), torch.rand(1, 4))}, {"item": torch.zeros(1, 4)}
+
+    def one(key: Tensor) -> Message:
+        return FedNews().on_upload(upload, device(Keys(key), sent))
+
+    together = vmap(one)(clients(3).value)["item"].value
+    alone = [one(key)["item"] for key in clients(3).value]
+    for k, value in enumerate(alone):
+        assert isinstance(value, Rows)
+        assert torch.equal(together[k], value.value)
+
+
+def test_a_real_device_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It draws once, from the operating system, and would wait for the compiler longer than for that."""
+    monkeypatch.setattr(compiled, "_compiled", lambda: pytest.fail("compiled"))
+    left(Laplace().on_device(), values(2), ALL, monkeypatch)  # type: ignore[arg-type]
+
+
+def test_values_that_do_not_lie_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    table = torch.linspace(-1, 1, 2 * 30 * 9).reshape(2, 9, 30).mT[:, ::2]
+    assert not table.is_contiguous()
+    sent = []
+    for many in (ALL, NONE):
+        monkeypatch.setattr(compiled, "MANY", many)
+        rows = Rows(torch.arange(15).expand(2, 15), table)
+        sent.append(blurred(Laplace(), {"item": rows}, clients(2))["item"])
     assert torch.equal(sent[0].value, sent[1].value)  # type: ignore[attr-defined]

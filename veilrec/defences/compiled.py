@@ -1,12 +1,14 @@
-"""The loops of the noise, compiled where numba is there (extra `fast`): the same bits, several times as fast.
+"""The loops of the noise, compiled where numba is there (extra `fast`): the same bits in about half the time.
 
-numpy walks through memory some thirty times for its numbers, these loops four times. Each step is one of
-whole numbers, or one of float32 that is rounded for itself, as numpy's are: nothing shows which one ran.
+numpy walks through memory some thirty times for its numbers, with these loops it is some six times. A step
+is one of whole numbers, or one of float32 that is rounded for itself, as numpy does it: but for the bits of
+what is no number, nothing shows which one ran.
 """
 
 from __future__ import annotations
 
 import functools
+import threading
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -18,7 +20,8 @@ from veilrec.keys import FIRST, SECOND
 
 __all__ = ["LARGEST", "UNIT", "Loops", "loops"]
 
-MANY = 1 << 16  # numbers: to compile the loops takes a second, which small worlds would not win back
+MANY = 1 << 16  # numbers: to compile the loops takes two seconds, which small worlds would not win back
+LOCK = threading.Lock()
 THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)
 ONE, OTHER = np.uint64(FIRST), np.uint64(SECOND)
 UNIT = np.float32(2.0**-31)
@@ -44,7 +47,10 @@ class Loops(NamedTuple):
 
 def loops(numbers: int) -> Loops | None:
     """The loops for so many numbers; None without numba, or for few."""
-    return _compiled() if numbers >= MANY else None
+    if numbers < MANY:
+        return None
+    with LOCK:  # or each thread would compile its own
+        return _compiled()
 
 
 @functools.cache
@@ -52,9 +58,11 @@ def _compiled() -> Loops | None:
     if find_spec("numba") is None:
         return None
     try:
-        from numba import njit
-    except ImportError as error:  # made for another numpy
-        warnings.warn(f"the noise is drawn without numba, which cannot be used: {error}", stacklevel=2)
+        from numba import config, njit
+    except (ImportError, OSError, AttributeError) as error:  # made for another numpy, or a library is missing
+        warnings.warn(f"the noise is drawn without numba, which cannot be used: {error}", stacklevel=3)
+        return None
+    if getattr(config, "DISABLE_JIT", False):
         return None
     return Loops(*(njit(nogil=True)(loop) for loop in (_words, _sizes, _leave, _leave_some)))
 

@@ -144,7 +144,10 @@ def blurred(
     row = key.new_zeros(clients, rows) if row is None else row
     grid = _grid(tuple(how.lattice for how in hows), tuple(widths), value.dtype, str(value.device))
     weight = _Weight(grid, value.detach().reshape(-1, width), rows, row.reshape(-1), base, factor)
-    out = weight.value if fresh and weight.again else torch.empty_like(weight.value)
+    ours = (
+        fresh and weight.again and weight.value.is_contiguous()
+    )  # not one piece of memory for several clients
+    out = weight.value if ours else torch.empty_like(weight.value, memory_format=torch.contiguous_format)
     block = min(max(1, BLOCK[value.device.type] // max(1, width)), clients * rows)
     keys = key[:, None].expand(clients, rows, -1).reshape(clients * rows, -1)
     if value.device.type == "cpu":
@@ -160,7 +163,7 @@ def _on_cpu(
     """Weights whose rows have the keys ``[n, weights]`` into `out`; what is rare is drawn at the end."""
     halves = [half_of(width) for width in widths]
     keys, row = key.numpy().view(np.uint64), weight.row.numpy().view(np.uint64)
-    fast = loops(out.numel())
+    fast = None if hows[0].secret else loops(out.numel())  # a device draws once: compiling would take longer
     source: Source = System() if hows[0].secret else Seeded(keys, row, widths, fast)
     sampler = Sampler(source, hows[0].kind, _scale(hows, halves), sum(halves), block, fast)
     blocks = [slice(begin, min(begin + block, len(out))) for begin in range(0, len(out), block)]
@@ -179,7 +182,7 @@ def _by_loops(fast: Loops, weight: _Weight, sampler: Sampler, blocks: Sequence[s
         out.copy_(weight.value)
     left = out.numpy()
     bound, inverse, step = (
-        torch.as_tensor(x, dtype=out.dtype).expand(out.shape[1]).contiguous().numpy()
+        torch.as_tensor(x, dtype=out.dtype, device=out.device).expand(out.shape[1]).contiguous().numpy()
         for x in (weight.grid.bound, weight.grid.inverse, weight.grid.step)
     )
     for some in blocks:
