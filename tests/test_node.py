@@ -212,7 +212,13 @@ def noisy(defence: str) -> list[str]:
     return [*SETS["FedMF, weights"], "plan.precision='float64'", f"defence=[{defence}]"]
 
 
-@pytest.mark.parametrize("defence", NOISY.values(), ids=NOISY.keys())
+@pytest.mark.parametrize(
+    "defence",
+    [
+        pytest.param(defence, id=name, marks=() if name.startswith(("APM after", "F-")) else pytest.mark.slow)
+        for name, defence in NOISY.items()
+    ],
+)
 def test_the_seeded_twin_draws_the_noise_of_the_simulation(defence: str, tmp_path: Path) -> None:
     uploads_agree(noisy(defence), tmp_path, "--seeded")
 

@@ -119,13 +119,15 @@ def one_column(patch: pytest.MonkeyPatch) -> Laplace:
 
 
 def another_law(patch: pytest.MonkeyPatch) -> Laplace:
-    original = Sampler.draw
+    """Magnitudes spread evenly, of the same mean."""
+    original = Sampler.logarithms
 
-    def draw(self: Sampler, some: slice) -> Any:
-        self.kind, self.scale = "gaussian", np.asarray(0.02 * math.sqrt(math.pi / 2) / 2**-16)
-        return original(self, some)
+    def logarithms(self: Sampler, some: slice) -> Any:
+        size, bits = original(self, some)
+        size[:] = -2 / math.log(2) * np.exp2(size)
+        return size, bits
 
-    patch.setattr(Sampler, "draw", draw)
+    patch.setattr(Sampler, "logarithms", logarithms)
     return Laplace(scale=0.02)
 
 
