@@ -9,6 +9,7 @@ The hash is the finaliser of splitmix64 on wrapping int64, which torch has on ev
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 from typing import NamedTuple
@@ -136,6 +137,7 @@ def _fraction(words: Tensor) -> Tensor:
     return _shift(words, 16).to(torch.float64).add_(0.5).mul_(2.0**-48)
 
 
+@functools.lru_cache(4096)
 def hash_text(text: str) -> int:
     """A signed 64-bit hash of a string, the same in every process (FNV-1a, then mixed)."""
     word = 0xCBF29CE484222325

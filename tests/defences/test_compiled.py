@@ -113,6 +113,7 @@ def test_the_loops_are_used_where_there_is_much_to_do(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(compiled, "_compiled", lambda: Loops(*(told(name) for name in Loops._fields)))  # type: ignore[arg-type]
     left(Laplace(), values(9), ALL, monkeypatch)
+    left(FedNews(), {"first": values(9)["first"][:, 0]}, ALL, monkeypatch)
     assert set(calls) == set(Loops._fields)
 
 
@@ -173,7 +174,7 @@ def test_uncompiled_the_loops_say_what_the_equations_say() -> None:
     grid = [np.full(2, x, np.float32) for x in (0.25, 4.0, 0.25)]
     left = np.array([[0.3, -0.1]], np.float32)
     size, bits = np.array([[-1.5, -2.5]], np.float32), np.array([[5, -5]], np.int32)
-    compiled._leave(left, size, bits, np.array([-2.0, -1.0], np.float32), *grid)
+    compiled._leave(left, left, size, bits, np.array([-2.0, -1.0], np.float32), *grid)
     assert left.tolist() == [[1.0, -0.5]]  # 1 + 3 steps; -0.4 is no step, and 2.5 goes to the even side
     compiled._leave_some(left, np.array([0, 0]), np.array([0, 1]), np.array([2.0, -1e9]), *grid)
     assert left.tolist() == [[0.75, -0.25 * 2**23]]  # clipped anew; and no farther than float32 is exact

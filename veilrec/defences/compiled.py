@@ -35,13 +35,15 @@ class Loops(NamedTuple):
     Attributes:
         words: The words of a block of rows.
         sizes: The magnitudes of its numbers, up to 1.
-        leave: From values and logarithms of magnitudes to values with noise.
+        leave: From values and logarithms of magnitudes to values with noise, in other memory.
+        leave_in_place: The same in theirs: a loop of its own, or the compiler would have to think of both.
         leave_some: The same for noise that is there already.
     """
 
     words: Callable[..., None]
     sizes: Callable[..., None]
     leave: Callable[..., None]
+    leave_in_place: Callable[..., None]
     leave_some: Callable[..., None]
 
 
@@ -64,7 +66,12 @@ def _compiled() -> Loops | None:
         return None
     if getattr(config, "DISABLE_JIT", False):
         return None
-    return Loops(*(njit(nogil=True)(loop) for loop in (_words, _sizes, _leave, _leave_some)))
+    compile_, inner = njit(nogil=True), njit(inline="always")(_leave)
+
+    def in_place(left, logarithm, bits, factor, bound, inverse, step):  # type: ignore[no-untyped-def]
+        inner(left, left, logarithm, bits, factor, bound, inverse, step)
+
+    return Loops(*(compile_(loop) for loop in (_words, _sizes, _leave, in_place, _leave_some)))
 
 
 def _words(first: Any, ends: Any, column: Any, words: Any) -> None:
@@ -92,8 +99,10 @@ def _sizes(bits: Any, size: Any) -> None:
             size[row, column] = abs(np.float32(bits[row, column]) * UNIT)
 
 
-def _leave(left: Any, logarithm: Any, bits: Any, factor: Any, bound: Any, inverse: Any, step: Any) -> None:
-    """``left [n, width]``, clipped, put on the lattice and noised, in place; the rest is wider or ``[m]``.
+def _leave(
+    value: Any, left: Any, logarithm: Any, bits: Any, factor: Any, bound: Any, inverse: Any, step: Any
+) -> None:
+    """``value [n, width]``, clipped, put on the lattice and noised, into ``left [n, width]``.
 
     Noise is ``logarithm [n, m]`` times ``factor [m]``, in whole steps, with the sign of ``bits [n, m]``.
     """
@@ -101,7 +110,7 @@ def _leave(left: Any, logarithm: Any, bits: Any, factor: Any, bound: Any, invers
         for column in range(left.shape[1]):
             size = np.rint(logarithm[row, column] * factor[column])
             noise = -size if bits[row, column] < 0 else size
-            x, most = left[row, column], bound[column]
+            x, most = value[row, column], bound[column]
             x = -most if x < -most else x
             x = most if x > most else x
             left[row, column] = (np.rint(x * inverse[column]) + noise) * step[column]

@@ -134,7 +134,8 @@ class Seeded:
         self.ends = halves.cumsum()
         self.first = key + (row[:, None] * halves.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
         column = np.concatenate([np.arange(half, dtype=np.uint64) for half in halves]) * np.uint64(GOLDEN)
-        self.column = np.tile(column, (max(1, LONG // len(column)), 1))  # loops over short rows are slow
+        many = max(1, LONG // len(column)) if loops is None else 1  # numpy's loops over short rows are slow
+        self.column = np.tile(column, (many, 1))
 
     def bits(self, some: slice, words: Words, spare: Words) -> Bits:
         """As `Source.bits`."""

@@ -178,15 +178,17 @@ def _on_cpu(
 
 def _by_loops(fast: Loops, weight: _Weight, sampler: Sampler, blocks: Sequence[slice], out: Tensor) -> None:
     """The same by compiled loops, for Laplace noise on values that are clipped one by one."""
-    if out is not weight.value:
-        out.copy_(weight.value)
-    left = out.numpy()
+    value, left = weight.value.numpy(), out.numpy()
     bound, inverse, step = (
         torch.as_tensor(x, dtype=out.dtype, device=out.device).expand(out.shape[1]).contiguous().numpy()
         for x in (weight.grid.bound, weight.grid.inverse, weight.grid.step)
     )
     for some in blocks:
-        fast.leave(left[some], *sampler.logarithms(some), sampler.factor, bound, inverse, step)
+        how = (*sampler.logarithms(some), sampler.factor, bound, inverse, step)
+        if out is weight.value:
+            fast.leave_in_place(left[some], *how)
+        else:
+            fast.leave(value[some], left[some], *how)
     fast.leave_some(left, *_within(out.shape[1], *sampler.rest()), bound, inverse, step)
 
 
