@@ -50,10 +50,12 @@ def test_an_ideal_sampler_is_seen_as_it_is(epsilon: float, expected: float) -> N
     assert audit(ideal(epsilon), epsilon).lower == pytest.approx(expected, abs=0.03)
 
 
+@pytest.mark.parametrize("made", [Laplace, APM], ids=["Laplace", "APM"])
 @pytest.mark.parametrize("epsilon", CLAIMS)
-def test_our_noise_keeps_its_claim_and_is_seen_to_use_it(epsilon: float) -> None:
+def test_our_noise_keeps_its_claim_and_is_seen_to_use_it(epsilon: float, made: Any) -> None:
     """RELIABILITY E3."""
-    found = audit(arms(Laplace(clip=CLIP, epsilon=epsilon)), epsilon)
+    how = {"epsilon": epsilon} if made is Laplace else {"low": epsilon, "high": epsilon}
+    found = audit(arms(made(clip=CLIP, **how)), epsilon)
     assert found.verdict == "holds"
     assert 0.9 * epsilon <= found.lower <= epsilon
 
