@@ -74,13 +74,6 @@ def test_a_run_is_told_and_left(place: Path, capsys: pytest.CaptureFixture[str])
     assert "per device and round" in answer.out
     assert "runs/small-4" in answer.out
     assert "not private" not in answer.out
-
-
-def test_noise_from_a_seed_is_told_to_be_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = call(capsys, "run", "small.toml", "--set", 'defence=[{name="laplace", epsilon=1.0}]')
-    said = " ".join(answer.out.split())
-    assert "Privacy ledger: values are differentially private" in said
-    assert "the noise of a simulation comes from its seed: not private" in said
     assert "rounds 2/2" in answer.err, (
         "progress is on the standard error, in lines where there is no terminal"
     )
@@ -92,6 +85,13 @@ def test_noise_from_a_seed_is_told_to_be_none(place: Path, capsys: pytest.Captur
     stored = tomllib.loads((folder / "recipe.toml").read_text())
     assert stored["plan"]["rounds"] == 2
     assert "# small.toml" in (folder / "recipe.toml").read_text()
+
+
+def test_noise_from_a_seed_is_told_to_be_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "run", "small.toml", "--set", 'defence=[{name="laplace", epsilon=1.0}]')
+    said = " ".join(answer.out.split())
+    assert "Privacy ledger: values are differentially private" in said
+    assert "the noise of a simulation comes from its seed: not private" in said
 
 
 def test_json_is_the_result(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

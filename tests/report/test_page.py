@@ -254,7 +254,9 @@ def test_figures_are_what_plotly_knows(runs: list[tuple[str, Result]]) -> None:
     from plotly.graph_objects import Figure
 
     text = render(runs, maps={runs[0][0]: user_map()})
-    for drawings in embedded(text)["charts"].values():
+    charts = embedded(text)["charts"]
+    assert any(charts.values())
+    for drawings in charts.values():
         for drawing in drawings:
             plain = re.sub(r'"@heat"', '"Blues"', json.dumps(drawing))
             Figure(json.loads(re.sub(r'"@\w+[^"]*"', '"red"', plain)))

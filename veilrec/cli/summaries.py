@@ -51,8 +51,10 @@ def print_result(result: Result, place: Path) -> None:
         for audit in result.privacy.values():
             print_verdicts(audit)
     if result.ledger:
-        seeded = [note for note in result.ledger.get("notes", ()) if note.endswith("not private")]
-        out.print("; ".join([f"Privacy ledger: {result.ledger['statement']}", *seeded]))
+        from veilrec.runs.statement import SEEDED
+
+        seeded = f"; {SEEDED}" if SEEDED in result.ledger.get("notes", ()) else ""
+        out.print(f"Privacy ledger: {result.ledger['statement']}{seeded}")
     up, down = result.traffic["up"], result.traffic["down"]
     out.print(
         f"Traffic: {amount(up['mean'])} up and {amount(down['mean'])} down per device and round; "

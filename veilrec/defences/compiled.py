@@ -18,11 +18,11 @@ import numpy as np
 
 from veilrec.keys import FIRST, SECOND
 
-__all__ = ["LARGEST", "UNIT", "Loops", "loops"]
+__all__ = ["LARGEST", "SHIFTS", "UNIT", "Loops", "loops"]
 
 MANY = 1 << 16  # numbers: to compile the loops takes two seconds, which small worlds would not win back
 LOCK = threading.Lock()
-THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)
+SHIFTS = THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)  # of splitmix64
 ONE, OTHER = np.uint64(FIRST), np.uint64(SECOND)
 UNIT = np.float32(2.0**-31)
 LARGEST = 1 << 23  # steps: float32 is exact up to there, and one bit beyond

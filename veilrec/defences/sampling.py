@@ -23,7 +23,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.defences.compiled import UNIT, Loops
+from veilrec.defences.compiled import SHIFTS, UNIT, Loops
 from veilrec.errors import BadInput
 from veilrec.keys import FIRST, GOLDEN, SECOND, WORD, hash_text
 
@@ -43,7 +43,7 @@ FINEST = 4096  # steps of a scale: beyond, 31 bits would tell too few apart
 WIDEST = 2000  # clips in a scale: beyond, a clip might be less than a step
 NARROWEST = 10**6  # scales in a clip: beyond, a scale might be less than a step
 TAIL = hash_text("tail") | 1
-MIX = ((np.uint64(30), np.uint64(FIRST)), (np.uint64(27), np.uint64(SECOND)), (np.uint64(31), None))
+MIX = tuple(zip(SHIFTS, (np.uint64(FIRST), np.uint64(SECOND), None), strict=True))
 ONE_IN = np.float32(RARE)
 
 
@@ -205,7 +205,7 @@ class Sampler:
         self.source, self.kind, self.scale, self.loops = source, kind, np.asarray(scale), loops
         self.words = np.empty((block, words), np.uint64)
         self.size = np.empty((block, 2 * words), np.float32)
-        self.factor = np.broadcast_to(_natural(self.scale), 2 * words).copy()  # of each number of a row
+        self.factor = _natural(self.scale)
         self.rare: list[tuple[Places, Bits]] = []
 
     def draw(self, some: slice) -> Floats:
@@ -214,7 +214,7 @@ class Sampler:
             noise = self._gaussian(*self._bits(some), some.start)
         else:
             noise, bits = self.logarithms(some)
-            noise *= _natural(self.scale)
+            noise *= self.factor
             np.bitwise_and(bits, SIGN, out=bits)
             np.bitwise_xor(noise.view(np.int32), bits, out=noise.view(np.int32))
         return np.rint(noise, out=noise)

@@ -144,9 +144,8 @@ def blurred(
     row = key.new_zeros(clients, rows) if row is None else row
     grid = _grid(tuple(how.lattice for how in hows), tuple(widths), value.dtype, str(value.device))
     weight = _Weight(grid, value.detach().reshape(-1, width), rows, row.reshape(-1), base, factor)
-    ours = (
-        fresh and weight.again and weight.value.is_contiguous()
-    )  # not one piece of memory for several clients
+    # Not one piece of memory for several clients, either.
+    ours = fresh and weight.again and weight.value.is_contiguous()
     out = weight.value if ours else torch.empty_like(weight.value, memory_format=torch.contiguous_format)
     block = min(max(1, BLOCK[value.device.type] // max(1, width)), clients * rows)
     keys = key[:, None].expand(clients, rows, -1).reshape(clients * rows, -1)
@@ -183,8 +182,9 @@ def _by_loops(fast: Loops, weight: _Weight, sampler: Sampler, blocks: Sequence[s
         torch.as_tensor(x, dtype=out.dtype, device=out.device).expand(out.shape[1]).contiguous().numpy()
         for x in (weight.grid.bound, weight.grid.inverse, weight.grid.step)
     )
+    factor = np.broadcast_to(sampler.factor, sampler.size.shape[1]).copy()
     for some in blocks:
-        how = (*sampler.logarithms(some), sampler.factor, bound, inverse, step)
+        how = (*sampler.logarithms(some), factor, bound, inverse, step)
         if out is weight.value:
             fast.leave_in_place(left[some], *how)
         else:

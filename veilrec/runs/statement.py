@@ -13,17 +13,18 @@ from veilrec.runs.accounting import LIMIT, Spent, spend
 if TYPE_CHECKING:
     from veilrec.runs.ledger import Ledger
 
-__all__ = ["lacks", "tell"]
+__all__ = ["SEEDED", "lacks", "tell"]
 
 NOTHING = "no formal guarantee"
 TOO_MUCH = 20  # an ε beyond which a guarantee rules nothing out: e^20 is half a thousand million
 
+SEEDED = "the noise of a simulation comes from its seed: not private"
 BASIC = (
     "ε holds for the values of uploads, whatever any two devices hold; numbers of examples are in the clear",
     "ε per coordinate is not ε of an upload: all coordinates of an upload may change at once",
     "sampling of users amplifies nothing: the server sees each upload by itself",
     "looks at held-out items and the probe round of attacks are not counted",
-    "the noise of a simulation comes from its seed: not private",
+    SEEDED,
 )
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
