@@ -29,7 +29,7 @@ from veilrec.params import Params
 __all__ = ["DLG", "Replay", "components", "iDLG"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
-ON_GPU = 1 << 25  # values of gradients there: a step costs the same for many users
+ON_GPU = 1 << 28  # values of gradients there, a gigabyte: a step costs the same for many users
 
 
 class Replay(NamedTuple):
