@@ -38,6 +38,7 @@ class Batch(NamedTuple):
     attributes: dict[str, Tensor]  # name → [seats], -1 unknown
     consents: dict[str, Tensor]  # name → [seats]
     rest: Tensor = NONE  # [seats, w] of private rows that are not in the local table: `Recommender.recall`
+    taken: Tensor = NONE  # [seats] whether there is a user; an empty seat only pads a silo
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ class Clients:
             },
             consents={name: c[cohort] for name, c in self.consents.items()},
             rest=seats.new_zeros(*seats.shape, 0, dtype=dtype),
+            taken=seats >= 0,
         )
 
 

@@ -163,9 +163,9 @@ def scorer(
         number = torch.tensor([state.round, 0], device=cohort.device)
         device = Device(batch, {**sent.all, **sent.each}, state.posts.values, keys, number[0], number[1])
         axes = Device(
-            Batch(None, *[0] * 9),  # type: ignore[arg-type]
+            Batch(None, *[0] * 10),  # type: ignore[arg-type]
             dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0),  # type: ignore[arg-type]
-            *(None, 0, None, None),  # type: ignore[arg-type]
+            *(None, 0, None, None, None),  # type: ignore[arg-type]
         )
         mine, where = workers.own(model), {n: None if here else 0 for n, here in shared.items()}
 

@@ -46,7 +46,8 @@ def _step(
     leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, situation.axes())
+        axes = situation.axes(device)
+        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, axes)
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
     helper_stepper(task.defence).step(params, _clipped(named, task.defence.helpers.clip), state)

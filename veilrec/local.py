@@ -18,7 +18,7 @@ from torch.func import vmap
 from veilrec.defence import Defence
 from veilrec.helping import help_along, helper_stepper
 from veilrec.keys import Keys
-from veilrec.model import Device, Recommender, bind, mapped, overrides
+from veilrec.model import ONE, Device, Recommender, bind, mapped, overrides
 from veilrec.params import Message, Params, Part, Scope, part_of
 from veilrec.portion import Portion
 from veilrec.protocol import Protocol
@@ -83,17 +83,17 @@ class Situation:
     keys: Keys  # [c] each client's own, for this round
     round: int
 
-    def device(self, portion: Portion, batch: Any, keys: Keys, step: int) -> Device:
-        """The devices at one step; batch and keys may be those of a prefix of the clients."""
+    def device(self, portion: Portion, batch: Any, keys: Keys, step: int, share: Tensor = ONE) -> Device:
+        """The devices at one step; batch, keys and `share` may be those of a prefix of the clients."""
         active = len(keys.value)
         each = {name: value[:active] for name, value in self.sent.each.items()}
         number = torch.tensor([self.round, step], device=keys.value.device)
-        return Device(batch, {**self.sent.all, **each}, self.posts, keys, number[0], number[1])
+        return Device(batch, {**self.sent.all, **each}, self.posts, keys, number[0], number[1], share)
 
-    def axes(self) -> Device:
+    def axes(self, device: Device) -> Device:
         """Where the client axis is, for `vmap`."""
         sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
-        return Device(0, sent, None, 0, None, None)  # type: ignore[arg-type]
+        return Device(0, sent, None, 0, None, None, 0 if device.share.dim() else None)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,16 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
     )
     loss = torch.zeros_like(examples)
     paces = torch.tensor([-(-n // task.batch) for n in portion.sizes], device=examples.device)  # steps a pass
+    # Where a device measures a gradient in one step, that step is all of it.
+    parted = task.protocol.still() and task.epochs * -(-max(portion.sizes) // task.batch) > 1
     step = 0
     for epoch in range(task.epochs):
         for number, (batch, place) in enumerate(portion.steps(epoch, task.batch, narrow=task.narrow())):
             active = len(batch.weight)
             # By each device's own count: what it draws must not hang on how long others are at work.
             keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * paces[:active] + number)
-            device = situation.device(portion, batch, keys, step)
             share = batch.weight.sum(1) / (examples[:active] * task.epochs)
+            device = situation.device(portion, batch, keys, step, share if parted else ONE)
             places = {} if place is None else dict.fromkeys(task.tables, place)
             read = _read(params, places, active, task.together)
             help_along(task, read, params, state, device, situation)
@@ -141,7 +143,7 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
         if task.defence.acts("after_epoch"):
             keys = situation.keys.fold("after").fold(epoch)
             device = situation.device(portion, portion.known, keys, step)
-            change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes()))
+            change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes(device)))
             changed = change({n: w.detach() for n, w in params.items()}, device)
             params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in changed.items()}
     return Trained(params, gradient, state, loss)
@@ -150,7 +152,7 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
 def upload(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Uploads:
     """What the trained devices send: packed by the protocol, changed by the defence."""
     device = situation.device(portion, portion.known, situation.keys.fold("upload"), 0)
-    axes = situation.axes()
+    axes = situation.axes(device)
 
     def pack(device: Device, params: Params, gradient: Params) -> Message:
         return task.protocol.pack(task.model, device, params, gradient)
@@ -188,7 +190,7 @@ def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained)
     def post(params: Params, device: Device) -> Params:
         return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]
 
-    values = vmap(post, in_dims=(0, situation.axes()))(trained.params, device)  # [c, seats, …]
+    values = vmap(post, in_dims=(0, situation.axes(device)))(trained.params, device)  # [c, seats, …]
     if not known.consents:
         return Posts.none(trained.loss.device)
     who = willing(task.defence, task.model, known.consents)
@@ -251,7 +253,7 @@ def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> t
     leaves = {n: read[n].requires_grad_() for n in task.moving}
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        losses = _losses(task, {**leaves, **rest}, device, situation.axes())
+        losses = _losses(task, {**leaves, **rest}, device, situation.axes(device))
         if not leaves:
             return losses.detach(), {}
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)

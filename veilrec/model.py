@@ -21,6 +21,7 @@ from veilrec.params import Params, Part, Parts, Scope, part_of
 from veilrec.steps import Rates, rate_of
 
 __all__ = [
+    "ONE",
     "Device",
     "Recommender",
     "begun",
@@ -35,6 +36,7 @@ __all__ = [
 
 
 SCALE = 0.01  # standard deviation of fresh vectors, where nobody says otherwise
+ONE = torch.ones(())  # all of a round
 
 
 class Device(NamedTuple):
@@ -46,6 +48,7 @@ class Device(NamedTuple):
     keys: Keys
     round: Tensor  # int64 scalars: warm-up, annealing and triggers need them
     step: Tensor
+    share: Tensor = ONE  # of the step in a gradient that is only measured; 1 where weights are trained
 
 
 class Recommender(nn.Module, ABC):

@@ -119,7 +119,7 @@ def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
         return bind(model, params, _stands_for, batch)  # type: ignore[no-any-return]
 
     axes = {name: None if here else 0 for name, here in shared.items()}
-    return vmap(alone, in_dims=(axes, Batch(None, *[0] * 9)))(params, batch)  # type: ignore[arg-type]
+    return vmap(alone, in_dims=(axes, Batch(None, *[0] * 10)))(params, batch)  # type: ignore[arg-type]
 
 
 def _stands_for(model: Recommender, batch: Batch) -> Tensor:

@@ -20,6 +20,7 @@ from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, told
 from veilrec.models.fedmf import FedMF
+from veilrec.models.fedvae import FedVAE
 from veilrec.params import Params
 from veilrec.probe import see, user_vectors
 from veilrec.protocols.fedavg import FedAvg
@@ -258,6 +259,31 @@ def test_the_adversary_is_sent_the_whole_gradient_however_many_steps_there_are()
         one, several = sent(64, each), sent(4, each)
         assert all(largest(one[name], several[name]) < 1e-12 for name in one)
         assert float(one["adversary_gender.hidden.bias"].abs().max()) > 1e-6
+
+
+def unlearned(batch: int, each: Any) -> Params:
+    """What unlearning adds to the gradients of a FedVAE whose device has ten events, in steps of so many."""
+    found = []
+    for strength in (0.0, 50.0):
+        defence = FedAU2(
+            head="plain", hidden=4, trigger="global", attributes=("gender",), each=each, strength=strength
+        )
+        protocol = FedAvg(sends="gradients", server="adam", server_lr=0.01)
+        plan = {"batch": batch, "precision": "float64", "lr": 0.0}
+        model = FedVAE(24, hidden=6, dim=DIM, dropout=0.0)
+        fed = federation(phones(ragged((10, 10, 10), 24)), model, protocol, defence, **plan)
+        (exchange,) = see(fed, fed.start()).probe()
+        found.append(exchange.received.values)
+    return {n: b - found[0][n] for n, b in found[1].items() if isinstance(b, Tensor)}  # type: ignore[operator]
+
+
+def test_unlearning_weighs_the_same_however_many_steps_there_are() -> None:
+    """A step's share is for examples; of what unlearning asks of shared weights nothing is lost by steps."""
+    for each in ("round", "step"):
+        one, several = unlearned(64, each), unlearned(2, each)
+        assert float(one["encoder.weight"].abs().max()) > 1e-3
+        assert largest(one["encoder.weight"], several["encoder.weight"]) < 1e-9
+        assert float(one["adversary_gender.hidden.bias"].abs().max()) < 1e-12
 
 
 def test_the_first_layer_tells_the_vector() -> None:

@@ -116,7 +116,7 @@ class ByHand:
         both = torch.cat([public["pard.user"], public["pard.items"]], 1)
         return [(both[j], public["pard.user_re"][j], v) for j, v in enumerate(label) if v >= 0]
 
-    def condition(self) -> Tensor:
+    def condition(self, own_fp: bool) -> Tensor:
         """Eq. (37), over all of D_pub."""
         total = torch.zeros(())
         for name in CLASSES:
@@ -124,7 +124,7 @@ class ByHand:
             fp = [self.surprise("fp", z, name, v) for _, z, v in self.posted(name)]
             if name in self.known():
                 ir.append(self.ir(name))  # "we also include user u's own data"
-                fp.append(self.fp(name))
+                fp += [self.fp(name)] if own_fp else []
             ip = [self.far(z, name, v) for _, z, v in self.posted(name)]
             total = total + sum(torch.stack(each).mean() for each in (ir, fp, ip))
         return total
@@ -136,13 +136,15 @@ def test_each_loss_is_its_equation(model: str) -> None:
     hands = [ByHand(scene, k) for k in range(len(scene.device.batch.weight))]
     assert {len(hand.known()) for hand in hands} == {1, 2}
     learning = helper_losses(PARD(public_share=1.0), scene)
+    with_own = helper_losses(PARD(public_share=1.0, fp="both"), scene)
     told_by = penalties(PARD(lambda_ir=1.0, lambda_re=0.0), scene)  # Eq. (16)
     kept = penalties(PARD(lambda_ir=0.0, lambda_re=1.0), scene)  # Eqs. (29) and (33)
     both = penalties(PARD(lambda_ir=0.3, lambda_re=0.7), scene)  # Eq. (38), less L_rec
     for k, hand in enumerate(hands):
         ir = -sum(hand.ir(name) for name in hand.known())
         re = sum(hand.fp(n) + hand.far(hand.user_re, n, hand.label(n)) for n in hand.known())
-        assert largest(learning[k], hand.condition()) < 1e-9
+        assert largest(learning[k], hand.condition(own_fp=False)) < 1e-9
+        assert largest(with_own[k], hand.condition(own_fp=True)) < 1e-9
         assert largest(told_by[k], torch.as_tensor(ir)) < 1e-9
         assert largest(kept[k], torch.as_tensor(re)) < 1e-9
         assert largest(both[k], torch.as_tensor(0.3 * ir + 0.7 * re)) < 1e-9
@@ -169,6 +171,9 @@ def test_without_posts_a_device_learns_from_itself() -> None:
     scene = scene_of(PARD())
     scene = replace(scene, device=scene.device._replace(public={}))
     for k, loss in enumerate(helper_losses(PARD(), scene)):
+        hand = ByHand(scene, k)
+        assert largest(loss, torch.as_tensor(sum(hand.ir(n) for n in hand.known()))) < 1e-9
+    for k, loss in enumerate(helper_losses(PARD(fp="both"), scene)):
         hand = ByHand(scene, k)
         assert largest(loss, torch.as_tensor(sum(hand.ir(n) + hand.fp(n) for n in hand.known()))) < 1e-9
     own = helper_losses(PARD(ip="own"), scene) - helper_losses(PARD(), scene)

@@ -96,7 +96,13 @@ def test_passes_are_those_of_the_steps_and_one_is_the_default() -> None:
     assert PARD(estimator_passes=3).helpers.times == 3
     plain, twice = (held(fed, run(fed)) for fed in (fed_of(PARD(estimator_passes=n), lr=0.0) for n in (1, 2)))
     assert all(torch.equal(plain[name], twice[name]) for name in ("user", "user_re"))
-    assert largest(plain["estimators.fp.0.weight"], twice["estimators.fp.0.weight"]) > 1e-3
+    assert largest(plain["estimators.ir.0.weight"], twice["estimators.ir.0.weight"]) > 1e-3
+
+
+def test_momentum_and_clip_are_those_of_the_steps() -> None:
+    assert (PARD().helpers.momentum, PARD().helpers.clip) == (0.9, 5.0)
+    steps = PARD(estimator_momentum=0.0, estimator_clip=1.0).helpers
+    assert (steps.momentum, steps.clip) == (0.0, 1.0)
 
 
 def test_other_passes_are_another_pace() -> None:
@@ -137,7 +143,7 @@ def surprise(weights: Params, part: str, t: int, x: Tensor, kept: Tensor, label:
 
 
 def learning(scene: Scene, k: int) -> Tensor:
-    """Eqs. (21) and (30) of one device over D_pub in the order drawn, its own row last; 0.4 is dropped."""
+    """Eqs. (21) and (30) of one device over D_pub in the order drawn, of ir the own row last; 0.4 is dropped."""
     weights, batch = {n: w[k] for n, w in scene.params.items()}, scene.device.batch
     keys, public, total = Keys(scene.device.keys.value[k]), scene.device.public, torch.zeros(())
     order = keys.fold("public").order(6).tolist()
@@ -145,14 +151,16 @@ def learning(scene: Scene, k: int) -> Tensor:
     mean = torch.stack([weights["item"][i] for i in history]).mean(0)
     ir = [torch.cat([public["pard.user"][j], public["pard.items"][j]]) for j in order]
     fp = [public["pard.user_re"][j] for j in order]
-    rows = {"ir": [*ir, torch.cat([weights["user"][0], mean])], "fp": [*fp, weights["user_re"][0]]}
+    rows = {"ir": [*ir, torch.cat([weights["user"][0], mean])], "fp": fp}
     for t, name in enumerate(CLASSES):
         labels = [int(public[f"pard.label.{name}"][j]) for j in order] + [int(batch.attributes[name][k, 0])]
         for part, width in (("ir", DIM), ("fp", DIM // 2)):
-            kept = keys.fold("dropout").fold(part).uniform(7, 2, width) >= 0.4  # [rows, attributes, h]
+            kept = (
+                keys.fold("dropout").fold(part).uniform(len(rows[part]), 2, width) >= 0.4
+            )  # [rows, attributes, h]
             each = [
                 surprise(weights, part, t, x, kept[row, t], label)
-                for row, (x, label) in enumerate(zip(rows[part], labels, strict=True))
+                for row, (x, label) in enumerate(zip(rows[part], labels, strict=False))
                 if label >= 0
             ]
             total = total + torch.stack(each).mean()

@@ -20,7 +20,7 @@ from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.keys import Keys
-from veilrec.model import Device, bind, told
+from veilrec.model import Device, bind, mapped, told
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedmf import FedMF
 from veilrec.params import Params, Scope, part_of
@@ -217,3 +217,26 @@ def test_what_it_cannot_do() -> None:
 def test_settings_that_mean_nothing(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=rf"^defence\.{next(iter(options))}"):
         UCFedRec(**options)
+
+
+def test_an_empty_seat_of_a_silo_is_nobody() -> None:
+    """Whatever lies there, the silo's penalty is that of its users, and no slope leads there."""
+    world, defence = silos(log(), 5, 0.5), UCFedRec(hidden=(5,))
+    model = defence.attach(told(FedMF(24, world.n_seats, dim=4), world))
+    empty = world.seats < 0
+    assert 0 < int(empty.sum()) < len(world)
+    cohort = torch.arange(len(world))
+    batch = world.batch(cohort, history=0, rows=torch.arange(24).expand(len(world), -1), dtype=torch.float32)
+    device = Device(batch, {}, {}, Keys.seed(0).fold(cohort), torch.tensor(0), torch.tensor(0))
+    axes = Device(0, {}, None, 0, None, None, None)  # type: ignore[arg-type]
+    weights = {
+        name: Keys.seed(1).fold(name).normal(len(world), *weight.shape)
+        for name, weight in model.named_parameters()
+    }
+    user = weights["user"].requires_grad_()
+    penalty = mapped(model, defence.penalty, axes)
+    found = penalty(weights, device)
+    (slope,) = torch.autograd.grad(found.sum(), [user])
+    assert slope[empty].abs().max() == 0 < slope[~empty].abs().max()
+    moved = torch.where(empty[..., None], user.detach() + 3, user.detach())
+    assert torch.equal(penalty({**weights, "user": moved}, device), found)

@@ -32,7 +32,7 @@ from veilrec.defences.adversary import Adversary, Head, mean_over, part_named
 from veilrec.defences.once import Keeping, kept_keys, with_kept_keys
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
-from veilrec.model import Device, Recommender, with_part
+from veilrec.model import Device, Recommender, bind, with_part
 from veilrec.params import Part, Scope
 
 __all__ = ["FedAU2"]
@@ -119,13 +119,25 @@ class FedAU2(Keeping):
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         """λ · CE(h(GRL(em; ε_u)), y), summed over attributes; a user without a label has none."""
-        user, loss = model.represent(device.batch), torch.zeros(())  # [seats, dim]
+        if self.each == "round" and bool(device.step):  # of all devices alike: `vmap` has no part in it
+            return torch.zeros(())
+        user, loss = self._vector(model, device), torch.zeros(())  # [seats, dim]
         for adversary, label, keys in self._adversaries(model, device):
             strength = self._strength(adversary, user.detach(), label, keys, device.round)[:, None]
             turned = user.detach() - strength * (user - user.detach())  # its value is that of `user`
             loss = loss + mean_over(_cross_entropy(adversary, turned, label, keys), label >= 0)
-        now = torch.ones_like(device.step) if self.each == "step" else device.step == 0
-        return self.weight * now * loss
+        return self.weight * loss
+
+    def _vector(self, model: Recommender, device: Device) -> Tensor:
+        """``[seats, dim]`` em; once a round, its slope by what is only measured is whole, and no share."""
+        if self.each == "step":
+            return model.represent(device.batch)
+        shared = set(model.names(Scope.SHARED))
+        weights = {
+            name: weight.detach() + (weight - weight.detach()) / device.share if name in shared else weight
+            for name, weight in model.named_parameters()
+        }
+        return bind(model, weights, lambda model: model.represent(device.batch))  # type: ignore[no-any-return]
 
     def _strength(
         self, adversary: Adversary, user: Tensor, label: Tensor, keys: Keys, round: Tensor

@@ -51,9 +51,13 @@ class Seen(NamedTuple):
 class PARD(Defence):
     """z_u^ir is uploaded and kept from telling attributes; z_u^re and the predictor stay and carry them.
 
-    Estimators on each device learn from D_pub, which is what consenting users post, and from the user's own
-    row: what a user's vectors tell (``ir`` of what is uploaded, ``FP`` of z_u^re), and what z_u^re a value
-    stands for (``IP``, from D_pub alone). The vectors are then trained against ``ir`` and with the others.
+    Estimators on each device learn from D_pub, which is what consenting users post: what a user's vectors
+    tell (``ir`` of what is uploaded, which has the user's own row besides, and ``FP`` of z_u^re), and what
+    z_u^re a value stands for (``IP``). The vectors are then trained against ``ir`` and with the others.
+
+    `plan.lr` of `user` must be far below that of `user_re`, a thirtieth in papers/pard. At one rate for both,
+    z_u^ir runs from its own estimator in a direction that its label chooses, and becomes a function of the
+    label: it then tells more than a vector that nobody guards.
 
     A device knows its user's labels whether they are shared or not, and Eqs. (16), (29) and (33) use them:
     consent decides what is posted, not what is read at home. So what a device uploads does depend on labels
@@ -70,7 +74,8 @@ class PARD(Defence):
             Nothing is guarded in them, and validation chooses among later rounds.
         attributes: Which to guard; empty for all that the data has.
         public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
-        estimator_lr: Of the estimators' own SGD, with momentum 0.9 and gradients of norm 5 at most.
+        estimator_lr, estimator_momentum, estimator_clip: Of the estimators' own SGD, and the largest norm of
+            its gradients. The paper tells the rate alone; momentum and norm are the code's.
         estimator_every: Train them in every n-th round only.
         estimator_passes: How many steps they take before each step of the vectors, each on a draw of its own
             from D_pub; up to 3 in the code.
@@ -79,6 +84,7 @@ class PARD(Defence):
         head: Widths of the predictor's hidden layers.
         join: The predictor reads both user vectors side by side, or (code) their sum.
         average_user: Whether the server averages z_u^ir and sends the mean back, as Eq. (5) is printed.
+        fp: Whether ``FP`` learns from D_pub, Eq. (30), or from the user's own row besides, as ``ir`` does.
         ip: Whether ``IP`` learns from D_pub, or (code) from the user's own row.
         distance: Of Eqs. (33) and (34): the norm, as printed, whose slope is as steep near as far, so that a
             large rate of `user_re` never comes to rest; or (code) the mean square.
@@ -92,12 +98,15 @@ class PARD(Defence):
     attributes: Sequence[str] = ()
     public_share: float = 0.2
     estimator_lr: float = 0.1
+    estimator_momentum: float = 0.9
+    estimator_clip: float = 5.0
     estimator_every: int = 1
     estimator_passes: int = 1
     estimator_dropout: float = 0.0
     head: Sequence[int] = (64, 32)
     join: Literal["concatenate", "add"] = "concatenate"
     average_user: bool = False
+    fp: Literal["public", "both"] = "public"
     ip: Literal["public", "own"] = "public"
     distance: Literal["norm", "mean_square"] = "norm"
     reads: Literal["mean", "positives"] = "mean"
@@ -106,18 +115,19 @@ class PARD(Defence):
         for name in ("lambda_ir", "lambda_re", "warm_up"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
-        if not 0 < self.estimator_lr < math.inf:
-            what = f"{self.estimator_lr} is no learning rate"
-            raise BadInput("defence.estimator_lr", what, "give a number above 0")
+        for name in ("estimator_lr", "estimator_clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise BadInput(f"defence.{name}", f"{getattr(self, name)}", "give a number above 0")
         if not 0 < self.public_share <= 1:
             what = f"{self.public_share} is no share"
             raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
         for name in ("estimator_every", "estimator_passes"):
             if getattr(self, name) < 1:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is too few", "give 1 or more")
-        if not 0 <= self.estimator_dropout < 1:
-            what = f"{self.estimator_dropout} is no share"
-            raise BadInput("defence.estimator_dropout", what, "give a number from 0 up to below 1")
+        for name in ("estimator_dropout", "estimator_momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                what = f"{getattr(self, name)} is no share"
+                raise BadInput(f"defence.{name}", what, "give a number from 0 up to below 1")
         if min(self.head, default=0) < 1:
             raise BadInput("defence.head", f"{list(self.head)} are no widths", "give numbers from 1 upwards")
 
@@ -125,7 +135,8 @@ class PARD(Defence):
     def helpers(self) -> HelperSteps:  # type: ignore[override]
         """How estimators step."""
         every, times = self.estimator_every, self.estimator_passes
-        return HelperSteps(self.estimator_lr, momentum=0.9, clip=5.0, every=every, times=times)
+        momentum, clip = self.estimator_momentum, self.estimator_clip
+        return HelperSteps(self.estimator_lr, momentum=momentum, clip=clip, every=every, times=times)
 
     @property
     def guards_from(self) -> int:
@@ -178,7 +189,8 @@ class PARD(Defence):
         unused = estimators.unused(own.re.device)
         ir, fp = (self._drop(device, which) for which in ("ir", "fp"))
         loss = guessing(weights, "ir", both.ir, both.label, unused, drop=ir)  # Eq. (21)
-        loss = loss + guessing(weights, "fp", both.re, both.label, unused, drop=fp)  # Eq. (30)
+        taught = public if self.fp == "public" else both
+        loss = loss + guessing(weights, "fp", taught.re, taught.label, unused, drop=fp)  # Eq. (30)
         taught = public if self.ip == "public" else own
         return loss + distance(weights, taught.re, taught.label, self.distance)  # Eq. (34)
 

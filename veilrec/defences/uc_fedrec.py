@@ -41,6 +41,7 @@ class Guess(NamedTuple):
     logits: Tensor  # [seats, classes]
     label: Tensor  # [seats], -1 unknown
     shares: Tensor  # [seats] whether the user consents to share the attribute
+    taken: Tensor  # [seats] whether there is a user
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,13 @@ class UCFedRec(Defence):
         for guess in self._guesses(model, device):
             log = guess.logits.log_softmax(-1)
             each = (log.exp() * log).sum(-1) + math.log(log.shape[-1])  # minus the entropy, from 0 upwards
-            loss = loss + mean_over(each, ~guess.shares)
+            loss = loss + mean_over(each, guess.taken & ~guess.shares)
         return self.strength * loss
 
     def _guesses(self, model: Recommender, device: Device) -> Iterator[Guess]:
         batch, weights = device.batch, dict(model.named_parameters())
         user = model.represent(batch)  # [seats, dim]
         for name, label in batch.attributes.items():
-            if part_named(PART, name) in model.parts:
-                yield Guess(
-                    perceive(user, weights, part_named(PART, name), SLOPE), label, batch.consents[name]
-                )
+            if (part := part_named(PART, name)) in model.parts:
+                logits = perceive(user, weights, part, SLOPE)
+                yield Guess(logits, label, batch.consents[name], batch.taken)
