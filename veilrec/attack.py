@@ -104,12 +104,15 @@ class Seen:
         """What an outsider has who holds a vector of every user, ``[users, dim]``, and nothing else."""
         return cls(None, lambda *parts: iter(()), Granted(user_vectors=vectors))
 
-    def probe(self, parts: Collection[str] | None = None) -> Iterator[Exchange]:
+    def probe(self, parts: Collection[str] | None = None, again: int = 0) -> Iterator[Exchange]:
         """The probe round, chunk by chunk: every client once, on the selected state, after every defence.
 
         Whoever names the parts that it will look at, even none, may be shown no others: a large model's
-        uploads are long to make one by one.
+        uploads are long to make one by one. `again` is the number of a further upload from the same state,
+        for which devices draw anew.
         """
+        if again:
+            return self._probe(parts, again)
         return self._probe() if parts is None else self._probe(parts)
 
     def once(self, key: Any, read: Callable[[], Any]) -> Any:

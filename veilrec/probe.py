@@ -30,12 +30,15 @@ __all__ = ["probe", "public", "see", "user_vectors", "withheld"]
 BLOCK = 256  # clients whose vectors are computed at once
 
 
-def probe(federation: Federation, state: State, parts: Collection[str] | None = None) -> Iterator[Exchange]:
+def probe(
+    federation: Federation, state: State, parts: Collection[str] | None = None, again: int = 0
+) -> Iterator[Exchange]:
     """One upload of every client that has events, chunk by chunk; draws come from keys of their own.
 
-    With `parts`, only these need be in it.
+    With `parts`, only these need be in it; with `again`, it is another one from the same state.
     """
-    apart = replace(federation, keys=federation.keys.fold("probe"))
+    keys = federation.keys.fold("probe")
+    apart = replace(federation, keys=keys.fold(again) if again else keys)
     together = summed(apart, weights_of(federation.model, parts))
     with workers(federation.plan.workers) as pool:
         for sent, uploads, _ in apart.work(pool, state, apart.able, None, together):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from veilrec.attacks.dlg import DLG, iDLG
 from veilrec.attacks.gradients import heads_of, part_for
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.errors import BadInput
+from veilrec.runs.lab import audit
 from veilrec.runs.presets import PRESETS
+from veilrec.runs.trials import People
 
 USERS = 40
 BOTH = ("gender", "region")
@@ -73,6 +76,46 @@ def test_idlg_reads_what_the_dual_stochastic_head_cannot_turn() -> None:
     right = share_right(iDLG().infer(seen, task_of(users)), truth_of("gender", users))
     expected = 0.5 * (1 + math.erf(2 / math.sqrt(2 * 2.0) / math.sqrt(2)))  # Φ(2 / √(2λ)), λ = 2
     assert abs(right - expected) < 4 * math.sqrt(0.84 * 0.16 / users)
+
+
+def test_several_uploads_outvote_what_a_dual_stochastic_head_draws() -> None:
+    users = 200
+    seen, truth = seen_after(users, FedAU2(hidden=32, attributes=("gender",))), truth_of("gender", users)
+    one, five, many = (share_right(iDLG(uploads=k).infer(seen, task_of(users)), truth) for k in (1, 5, 25))
+    assert one < 0.9 < 0.93 < five < many
+    assert many > 0.99
+    told, other = (iDLG(uploads=k).infer(seen, task_of(users)) for k in (1, 2))
+    agreed = other.abs().amax(1) > 0.5  # of two votes of the same weight
+    assert torch.equal(other[agreed].argmax(1), told[agreed].argmax(1))
+    assert 0.5 < float(agreed.double().mean()) < 1
+
+
+def test_an_upload_is_not_drawn_from_twice_and_the_first_is_the_probe() -> None:
+    seen = seen_after(USERS, FedAU2(hidden=8, attributes=("gender",)))
+    name = "adversary_gender.last.weight"
+    first, second, third = (
+        torch.cat([one.received.values[name] for one in seen.probe({"adversary_gender"}, again)])  # type: ignore[list-item, misc]
+        for again in (0, 1, 2)
+    )
+    probe = torch.cat([one.received.values[name] for one in seen.probe({"adversary_gender"})])  # type: ignore[list-item, misc]
+    assert torch.equal(first, probe)
+    assert not torch.equal(first, second)
+    assert not torch.equal(second, third)
+
+
+def test_no_upload_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"attack\.uploads: 0 uploads"):
+        iDLG(uploads=0)
+
+
+def test_the_verdict_on_gradients_is_the_worst_of_all() -> None:
+    """Nobody learns there, so that a draw of known users has no say in who is the worst."""
+    seen, one = seen_after(60, FedAU2(hidden=8, attributes=("gender",))), PRESETS["fedau2-gradients"]
+    for known in (0.1, 0.3, 0.5):
+        threat = replace(one.threat, attributes=("gender",), known=known, resamples=100, permutations=99)
+        entry = audit(seen, People.of(world(60)), threat, one.attacks)["attributes"]["gender"]
+        scores = [found["scores"]["auc"]["value"] for found in entry["attackers"]]
+        assert entry["verdict"]["auc"]["value"] == max(scores, key=lambda score: abs(score - 0.5))
 
 
 def test_the_preset_has_the_published_attack_and_two_stronger_ones() -> None:

@@ -143,7 +143,7 @@ def surprise(weights: Params, part: str, t: int, x: Tensor, kept: Tensor, label:
 
 
 def learning(scene: Scene, k: int) -> Tensor:
-    """Eqs. (21) and (30) of one device over D_pub in the order drawn, of ir the own row last; 0.4 is dropped."""
+    """Eqs. (21) and (30) of one device, D_pub in the order drawn, for ir the own row last; 0.4 is dropped."""
     weights, batch = {n: w[k] for n, w in scene.params.items()}, scene.device.batch
     keys, public, total = Keys(scene.device.keys.value[k]), scene.device.public, torch.zeros(())
     order = keys.fold("public").order(6).tolist()

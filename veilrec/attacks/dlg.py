@@ -185,16 +185,31 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
             ``adversary_gender``.
         attribute: What it tells apart; "" for whatever has as many classes.
         bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
+        uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
+            DSVAE does, one upload may mislead and several hardly do.
     """
 
     part: str = "adversary"
     attribute: str = ""
     bias: bool = True
+    uploads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.uploads < 1:
+            raise BadInput("attack.uploads", f"{self.uploads} uploads", "give 1 or more")
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
+        each = [self._told(seen, task, again) for again in range(self.uploads)]
+        if len(each) == 1:
+            return each[0]
+        # As long as they are, long rows would outvote short ones: each upload counts alike.
+        return torch.stack([one / one.abs().amax(1, keepdim=True).clamp(min=LEAST) for one in each]).mean(0)
+
+    def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
+        """``[users, classes]`` by one upload."""
         head = self._head(seen, task)
         scores = torch.zeros(len(task.known), head.classes, dtype=torch.float64)
-        for user, _, gradient in slopes(seen, part_for(seen, self.part, task.attribute)):
+        for user, _, gradient in slopes(seen, part_for(seen, self.part, task.attribute), again):
             if self.bias and head.last.bias:
                 sums = gradient[head.last.bias][:, : head.classes]
             else:

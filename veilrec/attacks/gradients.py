@@ -24,8 +24,8 @@ class Slopes(NamedTuple):
     gradient: Params  # the same names, [n, …]
 
 
-def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
-    """The gradients of a part in the probe round, chunk by chunk.
+def slopes(seen: Seen, part: str, again: int = 0) -> Iterator[Slopes]:
+    """The gradients of a part in the probe round, or in one that is made `again`, chunk by chunk.
 
     Where devices send trained weights the update stands for the gradient: sent − received, divided by the
     rate where one rate of plain SGD is known. After several local steps it is their sum.
@@ -36,7 +36,7 @@ def slopes(seen: Seen, part: str) -> Iterator[Slopes]:
     public = check(seen, part)
     whole = getattr(public.model, part)
     names = [name for name, _ in whole.named_parameters()] if isinstance(whole, nn.Module) else [""]
-    for exchange in seen.probe({part}):
+    for exchange in seen.probe({part}, again):
         full = {name: f"{part}.{name}" if name else part for name in names}
         weights = {name: exchange.sent.all[full[name]].detach() for name in names}
         gradient = {name: slope_of(public, part, full[name], exchange) for name in names}

@@ -67,12 +67,24 @@ def value_of(result: Result, what: Quantity) -> Value | None:
     if what.part:
         found = next((one for one in entry.get("parts") or () if one.get("part") == what.part), None)
         return None if found is None else _told(found.get(what.score), found, what.score)
-    name = (entry.get("verdict") or {}).get("attacker") if what.attacker == WORST else what.attacker
+    name = _worst(entry) if what.attacker == WORST else what.attacker
     attacker = next((one for one in entry.get("attackers") or () if one.get("name") == name), None)
     if attacker is None:
         return None
     scores = {**((attacker.get("notes") or {}).get("components") or {}), **(attacker.get("scores") or {})}
     return _told(scores.get(what.score), attacker, what.score)
+
+
+def _worst(entry: Mapping[str, Any]) -> str | None:
+    """The attacker that the verdict goes by; of those who only read gradients, the one who reads most.
+
+    Such attackers learn from nobody. Runs of before that was the verdict's own rule are read by it as well.
+    """
+    able = [one for one in entry.get("attackers") or () if one.get("family") != "floor"]
+    if able and all(one.get("family") == "gradient" and "auc" in one["scores"] for one in able):
+        return str(max(able, key=lambda one: abs(one["scores"]["auc"]["value"] - 0.5))["name"])
+    name = (entry.get("verdict") or {}).get("attacker")
+    return None if name is None else str(name)
 
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:

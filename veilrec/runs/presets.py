@@ -86,6 +86,12 @@ PRESETS = {
         replace(BARE, known=0.1, stratified=True, balanced=True),
         {"DLG": DLG(starts=(1.0,), soft_label=False), "DLG-tries": DLG(), "iDLG": iDLG()},
     ),
+    # What DSVAE draws averages out: a user who takes part again and again tells the label after all.
+    "fedau2-uploads": Audit(
+        "fedau2-uploads",
+        replace(BARE, known=0.1, stratified=True, balanced=True),
+        {f"iDLG-{k}": iDLG(uploads=k) for k in (1, 5, 15)},
+    ),
 }
 
 

@@ -157,17 +157,21 @@ def replicates(one: Tried) -> dict[str, list[float]]:
 
 
 def _worst(tried: Sequence[Tried]) -> Tried | None:
-    """The attacker who was furthest from chance on held-out known users; the targets have no say in it."""
+    """The attacker who was furthest from chance on held-out known users; the targets have no say in it.
+
+    Where none of them learns, the known users are in none of them and are only fewer: the worst is then the
+    one who was furthest from chance on the targets.
+    """
     able = [one for one in tried if one.attack.family != "floor"]
     real = [one for one in able if not one.attack.oracle] or able
-    if not real:
-        return None
+    blind = not any(one.attack.learns for one in real)
 
     def distance(one: Tried) -> float:
-        above = one.validation - (0.5 if "auc" in one.scores else 0.0)
+        key, chance = ("auc", 0.5) if "auc" in one.scores else ("spearman", 0.0)
+        above = (one.scores[key].value if blind and key in one.scores else one.validation) - chance
         return -1.0 if math.isnan(above) else above if one.attack.learns else abs(above)
 
-    return max(real, key=distance)
+    return max(real, key=distance, default=None)
 
 
 def _verdict(
