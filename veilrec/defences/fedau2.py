@@ -32,8 +32,8 @@ from veilrec.defences.adversary import Adversary, Head, mean_over, part_named
 from veilrec.defences.once import Keeping, kept_keys, with_kept_keys
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
-from veilrec.model import Device, Recommender, bind, with_part
-from veilrec.params import Part, Scope
+from veilrec.model import ONE, Device, Recommender, bind, with_part
+from veilrec.params import Part, Scope, part_of
 
 __all__ = ["FedAU2"]
 
@@ -130,14 +130,12 @@ class FedAU2(Keeping):
 
     def _vector(self, model: Recommender, device: Device) -> Tensor:
         """``[seats, dim]`` em; once a round, its slope by what is only measured is whole, and no share."""
-        if self.each == "step":
+        if self.each == "step" or device.share is ONE:
             return model.represent(device.batch)
-        shared = set(model.names(Scope.SHARED))
-        weights = {
-            name: weight.detach() + (weight - weight.detach()) / device.share if name in shared else weight
-            for name, weight in model.named_parameters()
-        }
-        return bind(model, weights, lambda model: model.represent(device.batch))  # type: ignore[no-any-return]
+        names = {n for n in model.names(Scope.SHARED) if not part_of(n).startswith(PART)}
+        shared = {name: weight for name, weight in model.named_parameters() if name in names}
+        whole = {name: w.detach() + (w - w.detach()) / device.share for name, w in shared.items()}
+        return bind(model, whole, lambda model: model.represent(device.batch))  # type: ignore[no-any-return]
 
     def _strength(
         self, adversary: Adversary, user: Tensor, label: Tensor, keys: Keys, round: Tensor
