@@ -43,40 +43,26 @@ def said(code: str) -> str:
 
 
 SHELVED = """
-from typing import ClassVar
-import torch
 from veilrec import Clients, FedAvg, FedNCF, Federation, Plan, synthetic
-from veilrec.defence import Defence, HelperSteps
+from veilrec.defences.pard import PARD
 from veilrec.evaluation import Evaluation
-from veilrec.model import with_part
-from veilrec.params import Part, Scope
-
-class Heavy(Defence):
-    helpers: ClassVar[HelperSteps] = HelperSteps(0.01, momentum=0.9)
-    def attach(self, model):
-        return with_part(model, "net", torch.nn.Linear(1000, 159), Part(Scope.PRIVATE, helper=True))
-    def whole(self, model):
-        return 5 * 159_000
-    def cohort_helper_loss(self, model, params, devices, axes):
-        return (params["net.weight"] - 1).square().flatten(1).mean(1)
-    def helper_loss(self, model, device):
-        return (model.net.weight - 1).square().mean()
 
 log = synthetic(users=6040, items=3706, events=1_000_209)
-plan = Plan(rounds=1, cohort=0.8, evaluate_every=1)
-clients = Clients.phones(log.leave_one_out())
-judge = Evaluation(candidates=99)
-fed = Federation.of(clients, FedNCF(log.n_items), FedAvg(), Heavy(), plan, evaluation=judge)
+plan = Plan(rounds=2, cohort=0.8, negatives=5, evaluate_every=2)
+clients = Clients.phones(log.leave_one_out(), consent=0.2)
+model = FedNCF(log.n_items, dim=64, user="exposed")
+fed = Federation.of(clients, model, FedAvg(), PARD(), plan, evaluation=Evaluation(candidates=99))
 state = fed.run(fed.start())
 assert state.devices.shelf is not None
+assert len(state.posts.owner) > 500
 print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1])
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-def test_large_networks_of_a_defence_lie_in_files() -> None:
-    """ML-1M's users with a network of 159,000 weights and their momentum each: 7.7 GB of them."""
+def test_estimators_lie_in_files() -> None:
+    """ML-1M's users under PARD: estimators of all attributes with their momentum, some gigabytes of them."""
     assert int(said(SHELVED)) / 1024**2 < 3.0  # GB
 
 
