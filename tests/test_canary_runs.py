@@ -299,6 +299,18 @@ def test_those_who_post_leave_what_they_post_and_nothing_else(tmp_path: Path) ->
     assert found == left.posters  # what is spared is there, or nothing would be proved
 
 
+def test_the_view_of_the_server_holds_no_more_than_was_posted(tmp_path: Path) -> None:
+    """The transcript is for its owner only, and yet no estimator and no head is in it, and z^re if posted."""
+    left = leave(pard(), tmp_path / "run")
+    views = {path.name: path.read_bytes() for path in left.place.rglob("transcript.safetensors")}
+    assert sum(map(len, views.values())) > 10_000
+    documents = {**left.documents, **views}
+    hits = [hit for hit in left.canaries.scan(views) if not older(hit, documents)]
+    assert hits
+    owners = [re.fullmatch(r"user_re \(message \d+\) of (\d+)", hit.canary) for hit in hits]
+    assert all(owner is not None and int(owner[1]) in left.posters for owner in owners)
+
+
 def everybody(defence: Defence, model: Recommender, consents: dict[str, Tensor]) -> Tensor:
     return torch.ones_like(consents["gender"])
 
@@ -324,7 +336,10 @@ def test_planted_a_post_of_somebody_who_keeps_an_attribute_is_found(
 
 @dataclass(frozen=True)
 class Careless(PARD):
-    """Posts a private weight beside or instead of z^re, or uploads z^re of those who may post it."""
+    """Posts a private weight beside or instead of z^re, or uploads z^re of those who may post it.
+
+    Of the estimators it posts what a value stands for.
+    """
 
     how: str = "beside"
 
@@ -333,6 +348,8 @@ class Careless(PARD):
         if self.how in ("beside", "instead"):
             name = "pard.items" if self.how == "beside" else "pard.user_re"
             posts[name] = weights["predictor.0.bias"][None, : model.dim]
+        if self.how == "value":
+            posts["pard.user_re"] = weights["estimators.ip.weight"][0, :1]
         return posts
 
     def after_epoch(self, params: Params, device: Device) -> Params:
@@ -348,6 +365,7 @@ class Careless(PARD):
     [
         pytest.param("beside", "post ", "predictor.0.bias", marks=pytest.mark.slow),
         ("instead", "pard.user_re posted", "predictor.0.bias"),
+        ("value", "pard.user_re posted", "estimators.ip.weight"),
         pytest.param("upload", "upload ", "user_re", marks=pytest.mark.slow),
     ],
 )

@@ -52,11 +52,13 @@ def test_the_true_class_of_the_targets_alone_counts() -> None:
 
 
 def test_several_draws_are_averaged() -> None:
-    people = People({"gender": torch.arange(USERS) % 2}, torch.arange(USERS))
+    label, tags = torch.arange(USERS) % 2, torch.arange(USERS)
     seen, each = Seen.of_vectors(torch.zeros(USERS, 1)), replace(THREAT, repeats=3)
-    found = told(Split(), people, seen, each)["components"]["mine"]
-    alone = told(Split(), people, seen)["components"]["mine"]
-    assert found["value"] != alone["value"]
+    found = told(Split(), People({"gender": label}, tags), seen, each)["components"]["mine"]
+    goal, own = Goal("gender", label, ["0", "1"]), torch.where(label == 0, tags, -tags).double()
+    means = [float(own[trial_of(goal, each, tags, 0, draw).draw.target].mean()) for draw in range(3)]
+    assert len(set(means)) == 3
+    assert found["value"] == pytest.approx(sum(means) / 3, abs=1e-4)
 
 
 def test_dlg_has_a_prediction_and_a_correction_and_others_have_none() -> None:

@@ -78,6 +78,16 @@ def test_idlg_reads_what_the_dual_stochastic_head_cannot_turn() -> None:
     assert abs(right - expected) < 4 * math.sqrt(0.84 * 0.16 / users)
 
 
+def test_dlg_finds_less_through_a_dual_stochastic_head() -> None:
+    users, attack = 80, DLG(starts=(0.1,), steps=150)
+    right = {}
+    for head in ("plain", "vae", "dsvae"):
+        seen = seen_after(users, FedAU2(head=head, hidden=32, attributes=("gender",)))  # type: ignore[arg-type]
+        right[head] = share_right(attack.infer(seen, task_of(users)), truth_of("gender", users))
+    assert right["plain"] > 0.95
+    assert right["vae"] > 0.8 > right["dsvae"]
+
+
 def test_several_uploads_outvote_what_a_dual_stochastic_head_draws() -> None:
     users = 200
     seen, truth = seen_after(users, FedAU2(hidden=32, attributes=("gender",))), truth_of("gender", users)

@@ -196,6 +196,8 @@ def test_dlg_replays_a_head_that_draws() -> None:
     replay = DLG(steps=30).reconstruct(seen, task_of(40))
     assert all(part.isfinite().all() for part in replay)
     assert replay.predicted.shape == replay.correction.shape == (40, 2)
+    assert torch.allclose(replay.predicted.sum(1), torch.ones(40))
+    assert float(replay.mismatch.median()) < 1  # nearer than an empty gradient
 
 
 def test_the_same_seed_finds_the_same() -> None:

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.contract import Scene
-from tests.worlds import checkerboard, federation, largest, phones, ragged
+from tests.contract import Case, Scene, cases
+from tests.worlds import checkerboard, federation, largest, phones, ragged, run
 from veilrec.defences.adversary import Adversary
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.errors import BadInput
@@ -25,6 +25,7 @@ from veilrec.params import Params
 from veilrec.probe import see, user_vectors
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.recipe import Recipe
+from veilrec.uploads import Exchange
 
 DIM = 3
 
@@ -106,6 +107,17 @@ def test_once_a_round_is_in_the_first_step() -> None:
     assert float(first.min()) > 0
 
 
+def test_a_pretrained_adversary_pushes_from_the_round_after() -> None:
+    """`pretrain` rounds, counted from 0, in which the adversary learns alone."""
+    defence = FedAU2(trigger="pretrain", pretrain=2, hidden=4, attributes=("gender",), each="step")
+    scene = scene_of(defence)
+    for number, pushes in ((0, False), (1, False), (2, True), (3, True)):
+        device = scene.device._replace(round=torch.tensor(number))
+        slopes = slopes_of(Scene(scene.model, scene.params, device, scene.axes), defence)
+        assert bool(slopes["user"].abs().max()) == pushes
+        assert float(slopes["adversary_gender.hidden.weight"].abs().max()) > 0
+
+
 def test_who_has_no_label_unlearns_nothing() -> None:
     defence = FedAU2(trigger="global", hidden=4, attributes=("gender",), each="step")
     scene = scene_of(defence)
@@ -181,6 +193,34 @@ def test_what_was_learned_is_unlearned() -> None:
         adam.step()
     assert told_apart(start, kinds) > 0.95
     assert told_apart(vectors.detach(), kinds) < 0.75
+
+
+def test_a_federation_unlearns() -> None:
+    """The same training with and without: without, a line through the user vectors finds the attribute."""
+    found = {}
+    for name, defence in (("plain", None), ("unlearned", FedAU2(strength=3.0, attributes=("gender",)))):
+        protocol = FedAvg(sends="gradients", server="adam", server_lr=0.02)
+        world, plan = checkerboard(), {"optimiser": "adam", "lr": 0.02, "batch": 100, "negatives": 2}
+        fed = federation(phones(world), FedMF(24, dim=DIM), protocol, defence, **plan)
+        vectors = user_vectors(fed, run(fed, 150)).double()
+        found[name] = told_apart(vectors, world.attributes["gender"])
+    assert found["plain"] == 1.0
+    assert found["unlearned"] < 0.9
+
+
+WITH_USERS = [case for case in cases("models") if case.name != "Popularity"]  # which knows of no user
+
+
+@pytest.mark.parametrize("case", WITH_USERS, ids=str)
+def test_every_model_can_unlearn(case: Case) -> None:
+    """One file for all: the adversary learns from whatever stands for a user, and uploads its gradient."""
+    defence = FedAU2(hidden=4, attributes=("gender",))
+    fed = federation(phones(checkerboard()), case.build(24, 1), None, defence, batch=7, lr=0.05)
+    seen: list[Exchange] = []
+    state = run(fed, 2, watch=[seen.append])
+    name = "adversary_gender.hidden.weight"
+    assert not torch.equal(fed.start().server[name], state.server[name])
+    assert all(name in exchange.received.values for exchange in seen)
 
 
 def told_apart(vectors: Tensor, kinds: Tensor) -> float:
