@@ -45,7 +45,7 @@ class HelperSteps:
     Attributes:
         lr, momentum: Of their own SGD.
         clip: Bound on the norm of a device's helper gradient; 0 for none.
-        every: Train them in every n-th round only.
+        every, after: Train them in every n-th round only, and in none of the first so many.
         times: How many steps they take before each step of the recommender, each with draws of its own.
     """
 
@@ -53,6 +53,7 @@ class HelperSteps:
     momentum: float = 0.0
     clip: float = 0.0
     every: int = 1
+    after: int = 0
     times: int = 1
 
 

@@ -30,8 +30,9 @@ def help_along(
     What is `read` of helpers are views of `params`: each pass finds them as the one before has left them. The
     first one draws from the device's keys as they are, the others from keys of their own.
     """
-    helpers = task.defence.helpers
-    if not task.helpers or not task.defence.acts("helper_loss") or situation.round % helpers.every:
+    helpers, number = task.defence.helpers, situation.round
+    rests = number < helpers.after or number % helpers.every
+    if rests or not task.helpers or not task.defence.acts("helper_loss"):
         return
     for turn in range(helpers.times):
         keys = device.keys.fold("pass").fold(turn) if turn else device.keys

@@ -99,6 +99,18 @@ def test_passes_are_those_of_the_steps_and_one_is_the_default() -> None:
     assert largest(plain["estimators.ir.0.weight"], twice["estimators.ir.0.weight"]) > 1e-3
 
 
+def test_estimators_may_rest_through_the_warm_up() -> None:
+    """A plain pre-training, and then everything at once; without, they learn from the first round on."""
+    fed = fed_of(PARD(warm_up=2, estimators_rest=True))
+    start, name = held(fed, fed.start()), "estimators.ir.0.weight"
+    assert torch.equal(held(fed, run(fed, 2))[name], start[name])
+    assert largest(held(fed, run(fed, 3))[name], start[name]) > 1e-3
+    at_once = fed_of(PARD(warm_up=2))
+    assert largest(held(at_once, run(at_once, 2))[name], start[name]) > 1e-3
+    vectors = [held(one, run(one, 2))["user_re"] for one in (fed, at_once)]
+    assert torch.equal(*vectors)  # in the warm-up nobody is trained against them
+
+
 def test_momentum_and_clip_are_those_of_the_steps() -> None:
     assert (PARD().helpers.momentum, PARD().helpers.clip) == (0.9, 5.0)
     steps = PARD(estimator_momentum=0.0, estimator_clip=1.0).helpers

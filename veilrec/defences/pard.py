@@ -70,8 +70,9 @@ class PARD(Defence):
 
     Attributes:
         lambda_ir, lambda_re: Weights of Eq. (16), and of Eqs. (29) and (33).
-        warm_up: Rounds in which both are 0, while estimators already learn; as many as a whole pre-training.
+        warm_up: Rounds in which both are 0; as many as a whole pre-training, with fine-tuning after it.
             Nothing is guarded in them, and validation chooses among later rounds.
+        estimators_rest: Whether estimators rest in these, as where (code) a plain pre-training comes first.
         attributes: Which to guard; empty for all that the data has.
         public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
         estimator_lr, estimator_momentum, estimator_clip: Of the estimators' own SGD, and the largest norm of
@@ -95,6 +96,7 @@ class PARD(Defence):
     lambda_ir: float = 0.5
     lambda_re: float = 0.5
     warm_up: int = 0
+    estimators_rest: bool = False
     attributes: Sequence[str] = ()
     public_share: float = 0.2
     estimator_lr: float = 0.1
@@ -135,8 +137,12 @@ class PARD(Defence):
     def helpers(self) -> HelperSteps:  # type: ignore[override]
         """How estimators step."""
         every, times = self.estimator_every, self.estimator_passes
-        momentum, clip = self.estimator_momentum, self.estimator_clip
-        return HelperSteps(self.estimator_lr, momentum=momentum, clip=clip, every=every, times=times)
+        momentum, clip, after = (
+            self.estimator_momentum,
+            self.estimator_clip,
+            self.warm_up * self.estimators_rest,
+        )
+        return HelperSteps(self.estimator_lr, momentum, clip, every=every, after=after, times=times)
 
     @property
     def guards_from(self) -> int:
