@@ -7,8 +7,8 @@ Acts at: attach, helper_loss, penalty.
 Users who consent to share an attribute train its discriminator on their own vector and label, and the server
 averages it over them. A user who does not consent leaves it as it came, so that what goes up is what came
 down: it tells that the user keeps the attribute (or has no label), and nothing about the label, which is
-never read. What is called a filter there is, as in its code, no network of its own: the penalty acts on the
-user vector.
+never read. What is called a filter there is, as in its code, no network of its own: the penalty acts on what
+stands for the user in the scores, which with `FedLightGCN` is the user's vector averaged with its items'.
 """
 
 from __future__ import annotations
