@@ -211,11 +211,13 @@ def test_a_federation_unlearns() -> None:
 WITH_USERS = [case for case in cases("models") if case.name != "Popularity"]  # which knows of no user
 
 
+@pytest.mark.parametrize("sends", ["weights", "gradients"])
 @pytest.mark.parametrize("case", WITH_USERS, ids=str)
-def test_every_model_can_unlearn(case: Case) -> None:
+def test_every_model_can_unlearn(case: Case, sends: Any) -> None:
     """One file for all: the adversary learns from whatever stands for a user, and uploads its gradient."""
-    defence = FedAU2(hidden=4, attributes=("gender",))
-    fed = federation(phones(checkerboard()), case.build(24, 1), None, defence, batch=7, lr=0.05)
+    defence, plan = FedAU2(hidden=4, attributes=("gender",)), {"batch": 7, "lr": 0.05, "epochs": 2}
+    protocol = FedAvg(sends=sends, server="adam", server_lr=0.01)
+    fed = federation(phones(checkerboard()), case.build(24, 1), protocol, defence, **plan)
     seen: list[Exchange] = []
     state = run(fed, 2, watch=[seen.append])
     name = "adversary_gender.hidden.weight"
@@ -301,7 +303,7 @@ def test_the_adversary_is_sent_the_whole_gradient_however_many_steps_there_are()
         assert float(one["adversary_gender.hidden.bias"].abs().max()) > 1e-6
 
 
-def unlearned(batch: int, each: Any) -> Params:
+def unlearned(batch: int, each: Any, epochs: int = 1) -> Params:
     """What unlearning adds to the gradients of a FedVAE whose device has ten events, in steps of so many."""
     found = []
     for strength in (0.0, 50.0):
@@ -309,7 +311,7 @@ def unlearned(batch: int, each: Any) -> Params:
             head="plain", hidden=4, trigger="global", attributes=("gender",), each=each, strength=strength
         )
         protocol = FedAvg(sends="gradients", server="adam", server_lr=0.01)
-        plan = {"batch": batch, "precision": "float64", "lr": 0.0}
+        plan = {"batch": batch, "precision": "float64", "lr": 0.0, "epochs": epochs}
         model = FedVAE(24, hidden=6, dim=DIM, dropout=0.0)
         fed = federation(phones(ragged((10, 10, 10), 24)), model, protocol, defence, **plan)
         (exchange,) = see(fed, fed.start()).probe()
@@ -324,6 +326,9 @@ def test_unlearning_weighs_the_same_however_many_steps_there_are() -> None:
         assert float(one["encoder.weight"].abs().max()) > 1e-3
         assert largest(one["encoder.weight"], several["encoder.weight"]) < 1e-9
         assert float(one["adversary_gender.hidden.bias"].abs().max()) < 1e-12
+    assert (
+        largest(unlearned(64, "round")["encoder.weight"], unlearned(3, "round", 2)["encoder.weight"]) < 1e-9
+    )
 
 
 def test_the_first_layer_tells_the_vector() -> None:

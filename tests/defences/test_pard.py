@@ -450,6 +450,8 @@ def test_every_option_changes_something(options: dict[str, Any]) -> None:
         ({"warm_up": -1}, "warm_up"),
         ({"estimator_lr": 0.0}, "estimator_lr"),
         ({"estimator_lr": math.inf}, "estimator_lr"),
+        ({"estimator_clip": 0.0}, "estimator_clip"),
+        ({"estimator_momentum": 1.0}, "estimator_momentum"),
         ({"public_share": 0.0}, "public_share"),
         ({"estimator_every": 0}, "estimator_every"),
         ({"estimator_passes": 0}, "estimator_passes: 0 is too few; give 1 or more"),

@@ -172,7 +172,7 @@ def learning(scene: Scene, k: int) -> Tensor:
             )  # [rows, attributes, h]
             each = [
                 surprise(weights, part, t, x, kept[row, t], label)
-                for row, (x, label) in enumerate(zip(rows[part], labels, strict=False))
+                for row, (x, label) in enumerate(zip(rows[part], labels[: len(rows[part])], strict=True))
                 if label >= 0
             ]
             total = total + torch.stack(each).mean()

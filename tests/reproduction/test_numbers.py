@@ -79,6 +79,29 @@ def test_the_worst_is_whom_the_verdict_goes_by() -> None:
     assert value_of(run, worst) is None
 
 
+def test_of_those_who_read_gradients_the_worst_is_who_reads_most() -> None:
+    """Whatever the verdict of an earlier run says; oracles have no say where there is somebody else."""
+    run, worst = attacked(0, 0.6), KNN._replace(attacker=WORST)
+    gender = run.privacy["custom"]["attributes"]["gender"]
+    reads = {"DLG": (0.7, 0.66), "iDLG": (0.1, 0.12), "one_hot": (1.0, 0.99)}
+    gender["attackers"] = [
+        {
+            "name": name,
+            "family": "gradient",
+            "oracle": name == "one_hot",
+            "scores": {"auc": {"value": auc}, "macro_f1": {"value": f1}},
+        }
+        for name, (auc, f1) in reads.items()
+    ]
+    gender["verdict"]["attacker"] = "DLG"
+    assert value_of(run, worst) == Value(0.12, 0.12, 0.12)
+    gender["attackers"][1]["scores"]["auc"]["value"] = None
+    assert value_of(run, worst) == Value(0.66, 0.66, 0.66)
+    gender["attackers"].append({"name": "mlp", "family": "mlp", "scores": {"macro_f1": {"value": 0.5}}})
+    gender["verdict"]["attacker"] = "mlp"
+    assert value_of(run, worst) == Value(0.5, 0.5, 0.5)
+
+
 def test_a_guarantee_is_told_in_three_numbers() -> None:
     ledger = {
         "guarantee": True,

@@ -29,7 +29,7 @@ from veilrec.params import Params
 __all__ = ["DLG", "Replay", "components", "iDLG"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
-ON_GPU = 1 << 28  # values of gradients there, a gigabyte: a step costs the same for many users
+ON_GPU = 1 << 28  # values of gradients there, some gigabytes in all: a step costs the same for many users
 
 
 class Replay(NamedTuple):
@@ -202,14 +202,19 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
         each = [self._told(seen, task, again) for again in range(self.uploads)]
         if len(each) == 1:
             return each[0]
-        # As long as they are, long rows would outvote short ones: each upload counts alike.
+        # Unscaled, an upload with a long gradient would outvote several with short ones.
         return torch.stack([one / one.abs().amax(1, keepdim=True).clamp(min=LEAST) for one in each]).mean(0)
 
     def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
-        """``[users, classes]`` by one upload."""
-        head = self._head(seen, task)
-        scores = torch.zeros(len(task.known), head.classes, dtype=torch.float64)
-        for user, _, gradient in slopes(seen, part_for(seen, self.part, task.attribute), again):
+        """``[users, classes]`` by one upload, which is made once for all draws of known users."""
+        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+        key = ("iDLG", part, self.bias, again)
+        found: Tensor = seen.once(key, lambda: self._read(seen, head, part, again))
+        return found
+
+    def _read(self, seen: Seen, head: Head, part: str, again: int) -> Tensor:
+        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
+        for user, _, gradient in slopes(seen, part, again):
             if self.bias and head.last.bias:
                 sums = gradient[head.last.bias][:, : head.classes]
             else:

@@ -119,9 +119,10 @@ class FedAU2(Keeping):
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         """λ · CE(h(GRL(em; ε_u)), y), summed over attributes; a user without a label has none."""
+        loss = device.batch.weight.new_zeros(())
         if self.each == "round" and bool(device.step):  # of all devices alike: `vmap` has no part in it
-            return torch.zeros(())
-        user, loss = self._vector(model, device), torch.zeros(())  # [seats, dim]
+            return loss
+        user = self._vector(model, device)  # [seats, dim]
         for adversary, label, keys in self._adversaries(model, device):
             strength = self._strength(adversary, user.detach(), label, keys, device.round)[:, None]
             turned = user.detach() - strength * (user - user.detach())  # its value is that of `user`

@@ -117,9 +117,10 @@ class PARD(Defence):
         for name in ("lambda_ir", "lambda_re", "warm_up"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
-        for name in ("estimator_lr", "estimator_clip"):
+        for name, what in (("estimator_lr", "learning rate"), ("estimator_clip", "bound")):
             if not 0 < getattr(self, name) < math.inf:
-                raise BadInput(f"defence.{name}", f"{getattr(self, name)}", "give a number above 0")
+                told = f"{getattr(self, name)} is no {what}"
+                raise BadInput(f"defence.{name}", told, "give a number above 0")
         if not 0 < self.public_share <= 1:
             what = f"{self.public_share} is no share"
             raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")

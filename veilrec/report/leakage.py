@@ -45,7 +45,8 @@ def by_attacker(family: Family) -> Chart:
     caption = (
         "Each mark is an attacker with its 95 % interval; a bar leads to it from chance. Hollow: no leak "
         "shown, since the interval covers chance or p is not below 0.05. Lines are what guessing without "
-        "looking gives. ★ gave a verdict, chosen on known users. An oracle was chosen with the truth in "
+        "looking gives. ★ gave a verdict, chosen on known users or, where nobody learns, by who reads most. "
+        "An oracle was chosen with the truth in "
         "hand, which no real attacker has."
     )
     return Chart("attackers", "Leakage by attacker", caption, "Show", variants, tables)

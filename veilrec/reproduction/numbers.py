@@ -81,8 +81,11 @@ def _worst(entry: Mapping[str, Any]) -> str | None:
     Such attackers learn from nobody. Runs of before that was the verdict's own rule are read by it as well.
     """
     able = [one for one in entry.get("attackers") or () if one.get("family") != "floor"]
-    if able and all(one.get("family") == "gradient" and "auc" in one["scores"] for one in able):
-        return str(max(able, key=lambda one: abs(one["scores"]["auc"]["value"] - 0.5))["name"])
+    real = [one for one in able if not one.get("oracle")] or able
+    reads = {str(one["name"]): (one.get("scores") or {}).get("auc", {}).get("value") for one in real}
+    known = {name: abs(value - 0.5) for name, value in reads.items() if value is not None}
+    if known and all(one.get("family") == "gradient" for one in real):
+        return max(known, key=known.__getitem__)
     name = (entry.get("verdict") or {}).get("attacker")
     return None if name is None else str(name)
 

@@ -156,14 +156,25 @@ def replicates(one: Tried) -> dict[str, list[float]]:
     return {key: [round(float(value), DIGITS) for value in values] for key, values in kept.items()}
 
 
+def _real(tried: Sequence[Tried]) -> list[Tried]:
+    """All but floors, and oracles only where there is nobody else."""
+    able = [one for one in tried if one.attack.family != "floor"]
+    return [one for one in able if not one.attack.oracle] or able
+
+
+def _readers(tried: Sequence[Tried]) -> int:
+    """Among how many the targets have chosen: one, unless nobody learns."""
+    real = _real(tried)
+    return 1 if any(one.attack.learns for one in real) else len(real)
+
+
 def _worst(tried: Sequence[Tried]) -> Tried | None:
     """The attacker who was furthest from chance on held-out known users; the targets have no say in it.
 
     Where none of them learns, the known users are in none of them and are only fewer: the worst is then the
     one who was furthest from chance on the targets.
     """
-    able = [one for one in tried if one.attack.family != "floor"]
-    real = [one for one in able if not one.attack.oracle] or able
+    real = _real(tried)
     blind = not any(one.attack.learns for one in real)
 
     def distance(one: Tried) -> float:
@@ -180,7 +191,8 @@ def _verdict(
     key = "auc" if goal.classes else "spearman"
     measured = worst.scores[key]
     leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
-    sure = worst.p is None or worst.p < SURE  # an interval alone would cry wolf once in twenty
+    # An interval alone would cry wolf once in twenty, and the best of several readers more often.
+    sure = worst.p is None or worst.p * _readers(tried) < SURE
     leaning = leaning if sure else "none"
     families = sorted({one.attack.family for one in tried} - {"floor"})
     return {
