@@ -106,6 +106,19 @@ def test_every_finding_says_under_which_protocol(seeds: int) -> None:
     assert "without the truth" not in lead, "it would stand above an oracle too"
 
 
+def of_gradients(audit: dict[str, Any]) -> None:
+    for entry in audit["attributes"].values():
+        for attacker in entry["attackers"]:
+            attacker["family"] = "gradient"
+
+
+def test_where_nobody_learns_the_truth_may_have_chosen() -> None:
+    (named,) = results(("none",), seeds=1)
+    (family,), _ = families([changed(named, of_gradients)])
+    said = {str(one.terms) for one in findings(family)}
+    assert {one.rsplit("; ", 1)[1] for one in said} == {"nobody learns: the one who reads most"}
+
+
 def test_sentences_over_seeds_name_what_was_granted() -> None:
     (family,), _ = families(two_audits(3))
     said = {one.terms.audit: one.sentence for one in findings(family) if one.title.startswith("gender")}

@@ -32,20 +32,8 @@ def values(dataset: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_tables_of_the_paper_and_ours() -> None:
-    assert list(PAPER.tables) == [
-        *(
-            "table1",
-            "fig3",
-            "fig4a",
-            "fig4b",
-            "fig4c",
-            "appendixC",
-            "overhead",
-            "uploads",
-            "schedule",
-            "worst",
-        )
-    ]
+    theirs = "table1 fig3 fig4a fig4b fig4c appendixC overhead".split()
+    assert list(PAPER.tables) == [*theirs, "uploads", "slower", "schedule", "worst"]
 
 
 def test_all_216_numbers_of_table_1_are_there() -> None:

@@ -8,6 +8,8 @@ from veilrec.report.arms import Arm, Family
 
 __all__ = ["Terms", "protocols", "terms"]
 
+ORACLE = "oracle: chosen with the truth in hand"
+
 
 class Terms(NamedTuple):
     """The protocol under which a finding holds."""
@@ -15,18 +17,26 @@ class Terms(NamedTuple):
     audit: str
     grants: list[str]
     oracle: bool
+    readers: bool = False  # whether nobody learns, so that the verdict is the one who reads most
 
     def __str__(self) -> str:
         granted = f"granted: {', and '.join(self.grants)}" if self.grants else "nothing granted"
-        chosen = "oracle: chosen with the truth in hand" if self.oracle else "chosen without the truth"
-        return f"Audit {self.audit}; {granted}; {chosen}"
+        chosen = "nobody learns: the one who reads most" if self.readers else "chosen without the truth"
+        return f"Audit {self.audit}; {granted}; {ORACLE if self.oracle else chosen}"
 
 
 def terms(arm: Arm, audit: str) -> Terms:
     """What the attackers of an audit were granted in any run of an arm, and whether the truth chose them."""
     found = [result.privacy[audit] for result in arm.results if audit in result.privacy]
     grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
-    return Terms(audit, list(grants), any(bool(one.get("oracle")) for one in found))
+    families = {
+        attacker.get("family")
+        for one in found
+        for entry in (one.get("attributes") or {}).values()
+        for attacker in entry.get("attackers") or ()
+    }
+    oracle = any(bool(one.get("oracle")) for one in found)
+    return Terms(audit, list(grants), oracle, families - {"floor"} == {"gradient"})
 
 
 def protocols(family: Family, audit: str) -> list[str]:
