@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import torch
 
 from benchmarks.measurement import Measurement, seconds
@@ -10,6 +13,7 @@ from veilrec.clients import Clients
 from veilrec.defences.none import Undefended
 from veilrec.evaluation import Evaluation
 from veilrec.interactions import Interactions, Split
+from veilrec.keys import Keys
 from veilrec.models.fedncf import FedNCF
 from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
@@ -28,6 +32,15 @@ def federation(world: World, workers: int, rounds: int, device: str = "cpu") -> 
     model = FedNCF(world.shape.items, dim=64, head=(64, 32))
     judge = Evaluation(metrics=("hr",), ks=(10,), select="hr@10")
     return Federation.of(clients, model, FedAvg(), Undefended(), plan, evaluation=judge, device=device)
+
+
+def labelled(clients: Clients, classes: Mapping[str, int], consent: float = 0.0) -> Clients:
+    """The same clients with random labels: what is learned of them does not matter to the clock."""
+    log, keys, held = clients.log, Keys.seed(0), clients.test[:, 0]
+    labels = {name: keys.fold(name).integers(count, log.n_users) for name, count in classes.items()}
+    names = {name: [str(k) for k in range(count)] for name, count in classes.items()}
+    log = replace(log, attributes=labels, classes=names)
+    return Clients.phones(Split(log, torch.full_like(held, -1), held), consent=consent)
 
 
 def measure(world: World, *, workers: int, rounds: int, device: str = "cpu") -> Measurement:

@@ -7,7 +7,6 @@ the bytes. Rounds of all arms are run in turn. Each model has a process of its o
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -20,15 +19,12 @@ from typing import Any
 import torch
 
 from benchmarks import engine, worlds
-from benchmarks.harness import DEADLINE, say, table
+from benchmarks.harness import DEADLINE, arguments, say, table
 from benchmarks.measurement import peak_mb
 from benchmarks.process import calmest
-from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.defences.none import Undefended
-from veilrec.interactions import Split
-from veilrec.keys import Keys
 from veilrec.model import Recommender
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.fedrap import FedRAP
@@ -63,16 +59,11 @@ def model_of(name: str, items: int) -> Recommender:
 
 
 def federation(shape: str, model: str, defence: Defence, workers: int, device: str) -> Federation:
-    """A world whose users have random labels: what is learned does not matter to the clock."""
-    plain = engine.federation(worlds.make(shape), workers, 1)
-    log = plain.clients.log
-    label = Keys.seed(0).fold("gender").integers(2, log.n_users)
-    log = replace(log, attributes={"gender": label}, classes={"gender": ["0", "1"]})
-    held = plain.clients.test[:, 0]
-    clients = Clients.phones(Split(log, torch.full_like(held, -1), held))
+    """The world of the other benchmarks, trained as papers/fedau2 trains."""
+    clients = engine.labelled(engine.federation(worlds.make(shape), workers, 1).clients, {"gender": 2})
     protocol = FedAvg(sends="gradients", server="adam", server_lr=0.001)
-    plan = replace(PLANS[model], rounds=10**6, workers=workers)
-    return Federation.of(clients, model_of(model, log.n_items), protocol, defence, plan, device=device)
+    plan, made = replace(PLANS[model], rounds=10**6, workers=workers), model_of(model, clients.log.n_items)
+    return Federation.of(clients, made, protocol, defence, plan, device=device)
 
 
 def measure(shape: str, model: str, workers: int, rounds: int, device: str) -> dict[str, Any]:
@@ -103,12 +94,7 @@ def _rounds(federation: Federation) -> Iterator[dict[str, int]]:
 
 def main() -> None:
     """Print a table for each model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shape", choices=worlds.SHAPES, default="ml-1m")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
+    parser = arguments(__doc__, shape="ml-1m")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--model", choices=PLANS, help="measure this one in this process, as a line of JSON")
     options = parser.parse_args()

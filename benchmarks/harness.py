@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 import sys
@@ -9,10 +10,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmarks import worlds
 from benchmarks.process import Finished, calmest
 
 DEADLINE = 900  # seconds for one process of one contestant
 AGREE = 1e-3  # relative difference of `moved` that float32 sums in another order may show
+
+
+def arguments(about: str | None, *, shape: str = "ml-100k", workers: int = 2) -> argparse.ArgumentParser:
+    """What every benchmark of rounds may be told."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=worlds.SHAPES, default=shape)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=workers)
+    return parser
 
 
 @dataclass(frozen=True)

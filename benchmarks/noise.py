@@ -7,7 +7,6 @@ loops of the noise are compiled where numba is there; ``--plain`` measures witho
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 
 from benchmarks import engine, worlds
-from benchmarks.harness import table
+from benchmarks.harness import arguments, table
 from benchmarks.worlds import World
 from veilrec.defence import Defence
 from veilrec.defences import compiled
@@ -67,12 +66,7 @@ def _rounds(federation: Federation) -> Iterator[Any]:
 
 def main() -> None:
     """Print a table for each model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shape", choices=worlds.SHAPES, default="ml-100k")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=1)
+    parser = arguments(__doc__, workers=1)
     parser.add_argument("--plain", action="store_true", help="without compiled loops")
     options = parser.parse_args()
     torch.set_num_threads(1)

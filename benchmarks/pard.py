@@ -7,7 +7,6 @@ consent, batches of 256 with five negatives, one step of the estimators before e
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -18,15 +17,12 @@ from dataclasses import replace
 import torch
 
 from benchmarks import engine, worlds
-from benchmarks.harness import DEADLINE, say, table
+from benchmarks.harness import DEADLINE, arguments, say, table
 from benchmarks.measurement import peak_mb
 from benchmarks.process import calmest
-from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
-from veilrec.interactions import Split
-from veilrec.keys import Keys
 from veilrec.model import Recommender
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
@@ -44,17 +40,12 @@ ARMS: dict[str, tuple[type[Recommender], Defence]] = {
 
 
 def federation(shape: str, arm: str, workers: int, device: str) -> Federation:
-    """A world whose users have random labels: what is learned does not matter to the clock."""
+    """The world of the other benchmarks, of whose people some post."""
     plain = engine.federation(worlds.make(shape), workers, 1)
-    log, keys = plain.clients.log, Keys.seed(0)
-    labels = {name: keys.fold(name).integers(count, log.n_users) for name, count in CLASSES.items()}
-    classes = {name: [str(k) for k in range(count)] for name, count in CLASSES.items()}
-    log = replace(log, attributes=labels, classes=classes)
-    held = plain.clients.test[:, 0]
-    clients = Clients.phones(Split(log, torch.full_like(held, -1), held), consent=CONSENT)
+    clients = engine.labelled(plain.clients, CLASSES, CONSENT)
     model, defence = ARMS[arm]
-    plan = replace(plain.plan, negatives=5)
-    return Federation.of(clients, model(log.n_items, dim=64), plain.protocol, defence, plan, device=device)
+    made, plan = model(clients.log.n_items, dim=64), replace(plain.plan, negatives=5)
+    return Federation.of(clients, made, plain.protocol, defence, plan, device=device)
 
 
 def measure(shape: str, arm: str, workers: int, rounds: int, device: str) -> dict[str, float]:
@@ -77,12 +68,7 @@ def measure(shape: str, arm: str, workers: int, rounds: int, device: str) -> dic
 
 def main() -> None:
     """Print a table, one row an arm."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shape", choices=worlds.SHAPES, default="ml-100k")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
+    parser = arguments(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--arm", choices=ARMS, help="measure this one in this process, as a line of JSON")
     options = parser.parse_args()

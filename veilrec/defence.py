@@ -43,8 +43,7 @@ class HelperSteps:
     """How the `helper` parts of a defence are trained, beside the recommender.
 
     Attributes:
-        lr, momentum: Of their own SGD.
-        clip: Bound on the norm of a device's helper gradient; 0 for none.
+        lr, momentum, clip: Of their own SGD, and a bound on the norm of a device's gradient; 0 for none.
         every, after: Train them in every n-th round only, and in none of the first so many.
         times: How many steps they take before each step of the recommender, each with draws of its own.
     """

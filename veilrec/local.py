@@ -118,15 +118,16 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
     loss = torch.zeros_like(examples)
-    paces = torch.tensor([-(-n // task.batch) for n in portion.sizes], device=examples.device)  # steps a pass
+    paces = [-(-n // task.batch) for n in portion.sizes]  # steps a pass
+    pace = torch.tensor(paces, device=examples.device)
     # Where a device measures a gradient in one step, that step is all of it.
-    parted = task.protocol.still() and task.epochs * -(-max(portion.sizes) // task.batch) > 1
+    parted = task.protocol.still() and task.epochs * max(paces) > 1
     step = 0
     for epoch in range(task.epochs):
         for number, (batch, place) in enumerate(portion.steps(epoch, task.batch, narrow=task.narrow())):
             active = len(batch.weight)
             # By each device's own count: what it draws must not hang on how long others are at work.
-            keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * paces[:active] + number)
+            keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
             share = batch.weight.sum(1) / (examples[:active] * task.epochs)
             device = situation.device(portion, batch, keys, step, share if parted else ONE)
             places = {} if place is None else dict.fromkeys(task.tables, place)

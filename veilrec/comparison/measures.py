@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "interval",
     "leak_of",
     "mute",
+    "only_read",
     "usefulness",
 ]
 
@@ -143,3 +144,8 @@ def leak_of(runs: Mapping[int, Run], audit: str, attribute: str) -> Leak | None:
         return None
     measure = interval([one.value for one in found], [one.replicates.tolist() for one in found])
     return Leak(measure, found[0].score, found[0].chance, any(one.turned for one in found))
+
+
+def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all of a stored audit's attackers, floors aside, read gradients: they learn from nobody."""
+    return {one.get("family") for one in attackers} - {"floor"} == {"gradient"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from veilrec.comparison.measures import only_read
 from veilrec.report.arms import Arm, Family
 
 __all__ = ["Terms", "protocols", "terms"]
@@ -29,14 +30,9 @@ def terms(arm: Arm, audit: str) -> Terms:
     """What the attackers of an audit were granted in any run of an arm, and whether the truth chose them."""
     found = [result.privacy[audit] for result in arm.results if audit in result.privacy]
     grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
-    families = {
-        attacker.get("family")
-        for one in found
-        for entry in (one.get("attributes") or {}).values()
-        for attacker in entry.get("attackers") or ()
-    }
-    oracle = any(bool(one.get("oracle")) for one in found)
-    return Terms(audit, list(grants), oracle, families - {"floor"} == {"gradient"})
+    entries = [entry for one in found for entry in (one.get("attributes") or {}).values()]
+    readers = only_read(attacker for entry in entries for attacker in entry.get("attackers") or ())
+    return Terms(audit, list(grants), any(bool(one.get("oracle")) for one in found), readers)
 
 
 def protocols(family: Family, audit: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veilrec.comparison.measures import Measure, interval, mute, usefulness
+from veilrec.comparison.measures import Measure, interval, mute, only_read, usefulness
 from veilrec.result import Result
 
 __all__ = ["WORST", "Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
@@ -80,11 +80,11 @@ def _worst(entry: Mapping[str, Any]) -> str | None:
 
     Such attackers learn from nobody. Runs of before that was the verdict's own rule are read by it as well.
     """
-    able = [one for one in entry.get("attackers") or () if one.get("family") != "floor"]
-    real = [one for one in able if not one.get("oracle")] or able
+    attackers = entry.get("attackers") or ()
+    real = [one for one in attackers if one.get("family") != "floor" and not one.get("oracle")]
     reads = {str(one["name"]): (one.get("scores") or {}).get("auc", {}).get("value") for one in real}
     known = {name: abs(value - 0.5) for name, value in reads.items() if value is not None}
-    if known and all(one.get("family") == "gradient" for one in real):
+    if known and only_read(attackers):
         return max(known, key=known.__getitem__)
     name = (entry.get("verdict") or {}).get("attacker")
     return None if name is None else str(name)

@@ -21,6 +21,7 @@ QUICK = ("logistic", "mlp", "forest", "knn")
 BARE = Threat(stratified=False, by_part=False, membership=False)
 # One draw of a tenth of the users moves a score by more than a defence does: five draws, and their mean.
 TENTH = replace(BARE, known=0.1, repeats=5)
+LEVELLED = replace(BARE, known=0.1, stratified=True, balanced=True)
 # Its authors give the whole update to the net; 4,096 columns a weight are as close as memory allows.
 APM = AttributeInference("updates", classifiers=("mlp-apm",), columns=4096)
 
@@ -83,13 +84,13 @@ PRESETS = {
     # Nobody's label is needed; the tenth that is known only tells which of the three to go by.
     "fedau2-gradients": Audit(
         "fedau2-gradients",
-        replace(BARE, known=0.1, stratified=True, balanced=True),
+        LEVELLED,
         {"DLG": DLG(starts=(1.0,), soft_label=False), "DLG-tries": DLG(), "iDLG": iDLG()},
     ),
     # What DSVAE draws averages out: a user who takes part again and again tells the label after all.
     "fedau2-uploads": Audit(
         "fedau2-uploads",
-        replace(BARE, known=0.1, stratified=True, balanced=True),
+        LEVELLED,
         {f"iDLG-{k}": iDLG(uploads=k) for k in (1, 5, 15)},
     ),
 }

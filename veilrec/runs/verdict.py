@@ -162,10 +162,9 @@ def _real(tried: Sequence[Tried]) -> list[Tried]:
     return [one for one in able if not one.attack.oracle] or able
 
 
-def _readers(tried: Sequence[Tried]) -> int:
-    """Among how many the targets have chosen: one, unless nobody learns."""
-    real = _real(tried)
-    return 1 if any(one.attack.learns for one in real) else len(real)
+def _blind(real: Sequence[Tried]) -> bool:
+    """Whether nobody learns from the known users."""
+    return not any(one.attack.learns for one in real)
 
 
 def _worst(tried: Sequence[Tried]) -> Tried | None:
@@ -175,7 +174,7 @@ def _worst(tried: Sequence[Tried]) -> Tried | None:
     one who was furthest from chance on the targets.
     """
     real = _real(tried)
-    blind = not any(one.attack.learns for one in real)
+    blind = _blind(real)
 
     def distance(one: Tried) -> float:
         key, chance = ("auc", 0.5) if "auc" in one.scores else ("spearman", 0.0)
@@ -192,7 +191,8 @@ def _verdict(
     measured = worst.scores[key]
     leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
     # An interval alone would cry wolf once in twenty, and the best of several readers more often.
-    sure = worst.p is None or worst.p * _readers(tried) < SURE
+    real = _real(tried)
+    sure = worst.p is None or worst.p * (len(real) if _blind(real) else 1) < SURE
     leaning = leaning if sure else "none"
     families = sorted({one.attack.family for one in tried} - {"floor"})
     return {
