@@ -119,9 +119,8 @@ class Spy:
         public = self._open(state.posts, f"sent in letter {number}")
         letter: Message = {**sent.all, **{f"post/{n}": v for n, v in public.items()}}
         self.messages[f"letter {number}"] = wire.encode(letter)
-        values = {**uploads.values, "examples": uploads.examples}
         for k, client in enumerate(cohort):
-            self.messages[f"upload {number} of client {client}"] = wire.encode(wire.one(values, k))
+            self.messages[f"upload {number} of client {client}"] = wire.encode(wire.one(uploads.message, k))
         posted = self._open(uploads.posts, f"posted in {number}")
         for k, owner in enumerate(uploads.posts.owner.tolist()):
             post: Message = {name: value[k] for name, value in posted.items()}

@@ -250,7 +250,7 @@ def test_the_probe_is_kept_with_the_declared_schema_and_counted_nowhere(tmp_path
     kept = Transcript.open(tmp_path / "attacked" / folder.TRANSCRIPT)
     assert (kept.rounds, kept.probed) == ([3], True)
     assert sorted(kept.cohort(PROBE).tolist()) == list(range(24))
-    assert set(kept.schema) == {"examples", "user", "item"}
+    assert set(kept.schema) == {"user", "item"}
     assert kept.schema["item"].table == 24
     assert result.traffic == alone.traffic
     assert result.files["model.safetensors"] == alone.files["model.safetensors"]

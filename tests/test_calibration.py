@@ -79,8 +79,7 @@ def planted(strength: Mapping[str, float], seed: int = 0) -> tuple[Seen, People]
     def probe(*parts: object) -> Iterator[Exchange]:
         for exchange in true.probe():
             user = exchange.received.cohort
-            names = {n: v for n, v in exchange.received.values.items() if n != "examples"}
-            values = {**exchange.received.values, **{n: value(n, v, user) for n, v in names.items()}}
+            values = {n: value(n, v, user) for n, v in exchange.received.values.items()}
             yield replace(exchange, received=replace(exchange.received, values=values))
 
     return Seen(true.public, probe), People.of(log)

@@ -19,12 +19,13 @@ from veilrec.wire import Schema, Spec, one
 
 
 def test_prepare_changes_what_devices_hold() -> None:
-    fed = fed_of(Forget())
+    fed = fed_of(Forget(), protocol=FedAvg(weigh="examples"))
     counts = torch.bincount(fed.clients.log.user, minlength=24)
     assert fed.clients.sizes == counts.tolist()
     assert int(fed.clients.log.item.max()) < 12
     _, seen = uploads_of(fed)
-    assert all(int(e.received.examples[k]) == counts[client] for client, (e, k) in seen.items())
+    told = {client: e.received.message["examples"] for client, (e, _) in seen.items()}
+    assert all(int(told[client][k]) == counts[client] for client, (_, k) in seen.items())  # type: ignore[index]
     assert phones(checkerboard()).sizes == [10] * 24
 
 

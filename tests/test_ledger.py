@@ -26,6 +26,7 @@ from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.params import Message, Params, Rows
+from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.runs.accounting import LIMIT, Charge, spend
 from veilrec.runs.ledger import Ledger
@@ -182,8 +183,21 @@ def test_what_was_sent_is_what_is_counted(model: Any, rows: Any) -> None:
     assert "ε = 50 per coordinate" in told["statement"]
     assert "rules nothing out" in told["statement"]
     assert any("touched rows is in the clear" in note for note in told["notes"]) == (rows == "touched")
-    for words in ("numbers of examples are in the clear", "not private", "amplifies nothing"):
+    assert not any("numbers of examples" in note for note in told["notes"])
+    for words in ("not private", "amplifies nothing"):
         assert any(words in note for note in told["notes"])
+
+
+def test_counted_examples_are_told_to_be_in_the_clear() -> None:
+    told = [
+        Ledger.of(federation(phones(checkerboard()), FedMF(24, dim=4), FedAvg(weigh=weigh), Laplace()))
+        for weigh in ("clients", "examples")
+    ]
+    for ledger in told:
+        ledger.uploads += 1
+        ledger.largest += 1
+    notes = [" ".join(ledger.summary()["notes"]) for ledger in told]
+    assert ["numbers of examples are in the clear" in note for note in notes] == [False, True]
 
 
 def test_mechanisms_are_told_by_part() -> None:

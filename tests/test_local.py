@@ -36,7 +36,9 @@ def answer(fed: Federation, who: list[int]) -> tuple[Uploads, Params]:
 
 
 @pytest.mark.parametrize(
-    "protocol", [FedAvg(), FedAvg(sends="gradients", server="sgd")], ids=["weights", "gradients"]
+    "protocol",
+    [FedAvg(weigh="examples"), FedAvg(sends="gradients", weigh="examples", server="sgd")],
+    ids=["weights", "gradients"],
 )
 @pytest.mark.parametrize("world", ["phones", "silos"])
 @pytest.mark.parametrize("model", MODELS)
@@ -47,9 +49,11 @@ def test_alone_and_in_company(model: str, world: str, protocol: FedAvg) -> None:
     order = sorted(range(len(clients)), key=lambda k: -clients.sizes[k])
     together, kept = answer(fed, order)
     assert together.loss is not None
+    assert together.examples is not None
     for place, client in enumerate(order):
         alone, own = answer(fed, [client])
         assert alone.loss is not None
+        assert alone.examples is not None
         assert largest(alone.loss[0], together.loss[place]) < 1e-6
         assert int(alone.examples[0]) == int(together.examples[place]) == clients.sizes[client]
         assert all(largest(own[n][0], kept[n][place]) < 1e-6 for n in own)

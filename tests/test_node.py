@@ -496,8 +496,7 @@ def of_client(seen: list[Exchange], client: int) -> dict[str, torch.Tensor | Row
     for exchange in seen:
         place = (exchange.received.cohort == client).nonzero()
         if len(place):
-            values = {**exchange.received.values, "examples": exchange.received.examples}
-            return wire.one(values, int(place))
+            return wire.one(exchange.received.message, int(place))
     raise AssertionError("the client took no part")
 
 

@@ -72,9 +72,8 @@ def leaving(fed: Federation, devices: dict[str, Tensor] | None = None, rounds: i
 
     def watch(exchange: Exchange) -> None:
         received = exchange.received
-        whole = {**received.values, "examples": received.examples}
         for k, client in enumerate(received.cohort.tolist()):
-            sent[f"{exchange.round}: {client}"] = encode(one(whole, k))
+            sent[f"{exchange.round}: {client}"] = encode(one(received.message, k))
         for k, owner in enumerate(received.posts.owner.tolist()):
             post = {name: value[k] for name, value in received.posts.values.items()}
             sent[f"{exchange.round}: post of {owner}"] = encode(dict(post))

@@ -103,7 +103,8 @@ def test_users_are_shown_what_the_protocol_serves(sampled: int) -> None:
 def test_the_schema_is_what_the_scopes_say() -> None:
     model = FedNCF(50, dim=4, head=(6,), user="exposed")
     schema, letter = FedAvg().schema(model), FedAvg().letter(model)
-    assert set(schema) == {"examples", *model.names(Scope.SHARED, Scope.EXPOSED)}
+    assert set(schema) == set(model.names(Scope.SHARED, Scope.EXPOSED))
+    assert set(FedAvg(weigh="examples").schema(model)) - set(schema) == {"examples"}
     assert set(letter) == {"round", *model.names(Scope.SHARED)}
     assert (schema["item"].table, schema["item"].shape) == (50, (4,))
     assert (letter["item"].table, letter["item"].shape) == (None, (50, 4))

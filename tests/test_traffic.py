@@ -16,7 +16,6 @@ from veilrec.interactions import Interactions
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message
 from veilrec.rounds import Federation
 from veilrec.traffic import Traffic
 from veilrec.uploads import Exchange
@@ -36,9 +35,8 @@ def counter(fed: Federation) -> Traffic:
 def weigh(exchange: Exchange, up: Counter[int]) -> None:
     """What each upload of a chunk weighs when it is really encoded."""
     received = exchange.received
-    message: Message = {**received.values, "examples": received.examples}
     for k, client in enumerate(received.cohort.tolist()):
-        up[client] += len(wire.encode(wire.one(message, k)))
+        up[client] += len(wire.encode(wire.one(received.message, k)))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

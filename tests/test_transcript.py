@@ -30,7 +30,9 @@ def small(defence: Defence | None = None, **plan: Any) -> Federation:
     """Eight ragged clients with an exposed vector, an item table and a shared head, in chunks of three."""
     clients = phones(ragged((1, 2, 3, 5, 9, 17, 33, 70), 100), consent=0.5)
     model = FedNCF(100, 1, dim=4, head=(8,), user="exposed")
-    return federation(clients, model, defence=defence, **{"rounds": 4, "chunk": 3, **plan})
+    return federation(
+        clients, model, plan.pop("protocol", None), defence, **{"rounds": 4, "chunk": 3, **plan}
+    )
 
 
 def recorder(fed: Federation, folder: Path, record: Record) -> Recorder:
@@ -51,7 +53,9 @@ def assert_equal(read: Exchange, lived: list[Exchange], names: set[str]) -> None
     """A round that was read is the round that was lived, for the names that were chosen."""
     assert read.received.values.keys() == names
     assert torch.equal(read.received.cohort, torch.cat([e.received.cohort for e in lived]))
-    assert torch.equal(read.received.examples, torch.cat([e.received.examples for e in lived]))
+    assert (read.received.examples is None) == (lived[0].received.examples is None)
+    if read.received.examples is not None:
+        assert torch.equal(read.received.examples, torch.cat([e.received.examples for e in lived]))
     for name in names:
         value = read.received.values[name]
         if isinstance(value, Rows):
@@ -66,8 +70,9 @@ def triples(upload: Any) -> list[tuple[list[int], list[list[float]]]]:
     return [(r[r >= 0].tolist(), v[r >= 0].tolist()) for r, v in zip(upload.row, upload.value, strict=True)]
 
 
-def test_every_part_comes_back(tmp_path: Path) -> None:
-    fed = small()
+@pytest.mark.parametrize("weigh", ["clients", "examples"])
+def test_every_part_comes_back(tmp_path: Path, weigh: Any) -> None:
+    fed = small(protocol=FedAvg(weigh=weigh))
     seen, lived = listen(fed, tmp_path, Record(tuple(fed.model.parts), 2))
     assert seen.rounds == [3, 4]
     for number in seen.rounds:
@@ -91,7 +96,7 @@ def test_a_round_in_pieces(tmp_path: Path) -> None:
 def test_without_a_choice_item_tables_are_left_out(tmp_path: Path) -> None:
     fed = small()
     seen, lived = listen(fed, tmp_path, Record(last=1))
-    names = set(fed.protocol.schema(fed.model)) - {"examples", "item"}
+    names = set(fed.protocol.schema(fed.model)) - {"item"}
     assert "user" in names
     assert_equal(seen.exchange(4), lived[-3:], names)
     assert "item" not in seen.exchange(4).sent.all
@@ -102,7 +107,7 @@ def test_nothing_that_stays_on_devices_is_written(tmp_path: Path, checkerboard: 
     listen(fed, tmp_path, Record(("item",), 1))
     keys = set(load_file(tmp_path / "transcript.safetensors"))
     table = {f"item/{column}" for column in ("client", "row", "value")}
-    assert keys == {f"r000001/{name}" for name in {"cohort", "examples", "sent/item", *table}}
+    assert keys == {f"r000001/{name}" for name in {"cohort", "sent/item", *table}}
 
 
 def test_posts_are_seen(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class World(NamedTuple):
             change = sent["item"][row.clamp(min=0)] - RATE * change
             head = sent["mlp1.weight"] - RATE * head
         values: Message = {"user": self.user[user], "item": Rows(row, change), "mlp1.weight": head}
-        return Exchange(1, Sent(sent, {}), Uploads(cohort, values, torch.ones(len(user), dtype=torch.int32)))
+        return Exchange(1, Sent(sent, {}), Uploads(cohort, values))
 
 
 def world(

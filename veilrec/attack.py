@@ -38,6 +38,7 @@ class Public:
         features: What the columns are called that the model reads of each user, if it reads any.
         device: Where an attacker computes: where the federation does.
         plain: Whether devices step by plain SGD, at one rate or at one for each part.
+        draws: How many untouched items a device draws for each of its events in a round.
     """
 
     model: Recommender
@@ -49,6 +50,7 @@ class Public:
     features: Sequence[str] = ()
     device: str = "cpu"
     plain: bool = False
+    draws: int = 1
 
     @property
     def vectors(self) -> list[str]:

@@ -16,7 +16,7 @@ from veilrec.wire import Spec
 
 __all__ = ["Disclosure", "disclosures"]
 
-EXAMPLES = "examples"  # the one name that every schema has
+EXAMPLES = "examples"  # the one name of a schema that is no weight: where the protocol counts
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,8 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
     if task.defence.acts("on_upload"):
         values = task.defence.on_uploads(values, device, axes)
     sums: Params = {name: values.pop(name) for name in task.together}  # type: ignore[misc]
-    examples = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
+    sizes = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
+    examples = sizes if task.protocol.counts() else None
     posts = Posts.none(trained.loss.device)
     if task.defence.acts("publish"):
         posts = _posts(task, portion, situation, trained)

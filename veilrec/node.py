@@ -129,7 +129,7 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     mine = federation.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
     state = State(round, common, Store(1, lambda *_: mine), posts=Posts(torch.zeros(0), posts))
     _, uploads, kept = federation.respond(sent, state, mine, alone, task)
-    reply = wire.encode(wire.one({**uploads.values, "examples": uploads.examples}, 0))
+    reply = wire.encode(wire.one(uploads.message, 0))
     own = _data(federation.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
     # What is kept and how it was drawn lie in one file, so that no crash can part them.
     marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}

@@ -59,6 +59,7 @@ def public(federation: Federation) -> Public:
         features=tuple(federation.clients.log.feature_names),
         device=str(federation.keys.value.device),
         plain=plain,
+        draws=plan.negatives * plan.epochs,
     )
 
 

@@ -65,6 +65,10 @@ class Protocol(ABC):
         """Whether `absorb` takes sums of gradients over devices (`Uploads.sums`) in place of each one's."""
         return False
 
+    def counts(self) -> bool:
+        """Whether `absorb` reads how many examples stand behind an upload; only then devices tell it."""
+        return False
+
     @abstractmethod
     def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
         """The state before round one."""
@@ -95,7 +99,7 @@ class Protocol(ABC):
 
     def schema(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
         """What one device may upload: by default its SHARED and EXPOSED parts, of item tables only rows."""
-        specs = {"examples": Spec((), torch.int32)}
+        specs = {"examples": Spec((), torch.int32)} if self.counts() else {}
         for name in model.names(Scope.SHARED, Scope.EXPOSED):
             part, shape = model.parts[part_of(name)], tuple(model.get_parameter(name).shape)
             specs[name] = Spec(shape[1:], dtype, shape[0]) if part.rows == "item" else Spec(shape, dtype)

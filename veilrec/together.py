@@ -69,8 +69,7 @@ def apart(model: Recommender, together: Collection[str]) -> int:
 def check(uploads: Uploads, schema: Schema) -> None:
     """Refuse uploads that are not what the schema says, those that came as a sum included."""
     each = {name: spec for name, spec in schema.items() if name not in uploads.sums}
-    message = {**uploads.values, "examples": uploads.examples}
-    wire.check(message, each, lead=(len(uploads.cohort),))
+    wire.check(uploads.message, each, lead=(len(uploads.cohort),))
     wire.check({**uploads.sums}, {name: schema[name] for name in uploads.sums})
 
 

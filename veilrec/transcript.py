@@ -86,6 +86,10 @@ class Transcript:
             raise BadInput(path, "there is no transcript", "run again with record.last above 0")
         return cls(path)
 
+    def holds(self, name: str) -> bool:
+        """Whether every round of training that was kept has that weight, which is no table."""
+        return bool(self.rounds) and all(name in self._names[round] for round in self.rounds)
+
     def cohort(self, round: int) -> Tensor:
         """``[c]`` who took part, in the order in which everything of that round lies."""
         if round not in self._names:
@@ -110,7 +114,8 @@ class Transcript:
         each = {name: cut(f"each/{name}") for name in under("each/")}
         posts = {name: self._file.get(f"{prefix}posts/{name}") for name in under("posts/")}
         posted = Posts(posts.pop("owner"), posts) if posts else Posts.none()
-        return Exchange(round, Sent(sent, each), Uploads(cohort, values, cut("examples"), posted))
+        examples = cut("examples") if "examples" in names else None
+        return Exchange(round, Sent(sent, each), Uploads(cohort, values, examples, posted))
 
     def chunks(self, round: int, size: int = 256) -> Iterator[Exchange]:
         """A round in pieces of so many clients, for what does not fit into memory; each has all posts."""

@@ -53,7 +53,7 @@ class Uploads:
     Attributes:
         cohort: ``[c]`` client ids.
         values: By name, client axis first. A part whose rows are items is `Rows`: only what was touched.
-        examples: ``[c]`` how much data stands behind each upload.
+        examples: ``[c]`` how much data stands behind each upload, where the protocol reads it; else None.
         posts: What consenting users of this chunk posted openly.
         loss: ``[c]`` mean training loss. It stays on the devices: for progress bars, never for attacks.
         sums: Of weights that nobody looks at one by one, the sum over the chunk in place of `values`. A
@@ -62,10 +62,15 @@ class Uploads:
 
     cohort: Tensor
     values: Message
-    examples: Tensor
+    examples: Tensor | None = None
     posts: Posts = field(default_factory=Posts.none)
     loss: Tensor | None = None
     sums: Params = field(default_factory=dict)
+
+    @property
+    def message(self) -> Message:
+        """All that travels under a name of the schema, but for sums."""
+        return self.values if self.examples is None else {**self.values, "examples": self.examples}
 
 
 @dataclass(frozen=True)

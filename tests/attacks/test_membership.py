@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -27,15 +27,17 @@ from veilrec.wire import Spec
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 
 
-def upload(rows: Rows, items: int, *, gradients: bool = True) -> tuple[Public, Exchange]:
+def upload(
+    rows: Rows, items: int, *, gradients: bool = True, draws: int = 2, told: int | None = None
+) -> tuple[Public, Exchange]:
     model = FedMF(items, 1, dim=rows.value.shape[-1])
     schema = {"item": Spec((rows.value.shape[-1],), torch.float32, items)}
-    public = Public(model, schema, gradients, None, torch.arange(len(rows.row))[:, None], len(rows.row))
+    seats = torch.arange(len(rows.row))[:, None]
+    public = Public(model, schema, gradients, None, seats, len(rows.row), draws=draws)
     cohort = torch.arange(len(rows.row))
     sent = Sent({"item": torch.zeros(items, rows.value.shape[-1])}, {})
-    return public, Exchange(
-        1, sent, Uploads(cohort, {"item": rows}, torch.full((len(cohort),), 2, dtype=torch.int32))
-    )
+    examples = None if told is None else torch.full((len(cohort),), told, dtype=torch.int32)
+    return public, Exchange(1, sent, Uploads(cohort, {"item": rows}, examples))
 
 
 @pytest.mark.parametrize("gradients", [True, False])
@@ -52,6 +54,32 @@ def test_the_smaller_side_of_the_line_is_the_touched_one(gradients: bool) -> Non
     assert norms.argsort(descending=True)[:2].tolist() == [0, 5]
 
 
+@pytest.mark.parametrize(
+    ("draws", "told", "items", "touched"),
+    [
+        (2, None, 8, [0, 5]),  # half of 5 rows, 5 draws among 5.5 others: 3.3 of them, more than 2.5
+        (1, None, 8, [2, 3, 6]),  # 2.5 draws hit 2.0 of them: more are touched
+        (2, 3, 8, [2, 3, 6]),  # the upload says it
+        (1, 2, 8, [0, 5]),
+        (0, None, 8, [2, 3, 6]),
+    ],
+)
+def test_which_side_is_the_touched_one(draws: int, told: int | None, items: int, touched: list[int]) -> None:
+    step = torch.tensor([0.5, -0.1, -0.2, 0.4, -0.3])[:, None] * torch.tensor([1.0, 2.0, -1.0])
+    rows = Rows(torch.tensor([[0, 2, 3, 5, 6]]), -step[None])
+    scores = Membership("direction").pairs(*upload(rows, items, draws=draws, told=told))[0]
+    assert (scores > 0).nonzero().squeeze(1).tolist() == touched
+
+
+@pytest.mark.parametrize(("draws", "touched"), [(4, [1, 4]), (1, [0, 2, 3])])
+def test_a_whole_table_tells_nothing_by_its_length(draws: int, touched: list[int]) -> None:
+    """By the rule for rows 2.5 touched ones would hit 2.5 · (1 − e⁻⁴) others, fewer: but all go up."""
+    step = torch.tensor([-0.5, 0.1, -0.2, -0.4, 0.3])[:, None] * torch.tensor([1.0, 2.0, -1.0])
+    rows = Rows(torch.arange(5)[None], -step[None])
+    scores = Membership("direction").pairs(*upload(rows, 5, draws=draws))[0]
+    assert (scores > 0).nonzero().squeeze(1).tolist() == touched
+
+
 def test_auc_per_user_by_hand() -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 2.0]])
     touched = [torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([2])]
@@ -63,16 +91,17 @@ def test_a_user_who_touched_everything_tells_nothing_by_it() -> None:
     assert per_user(torch.tensor([[3.0, 1.0]]), [torch.tensor([0, 1])]).tolist() == [0.5]
 
 
-def test_an_undefended_upload_tells_what_its_user_touched() -> None:
+@pytest.mark.parametrize(("weigh", "bar"), [("examples", 0.99), ("clients", 0.94)])
+def test_an_undefended_upload_tells_what_its_user_touched(weigh: Any, bar: float) -> None:
+    """Where the number of events is not told, users who touch as many rows as they draw turn it round."""
     data = synthetic(users=60)
-    fed = federation(
-        phones(data), FedMF(data.n_items, 1, dim=8), GRADIENTS, None, batch=4096, optimiser="adam", lr=0.05
-    )
+    protocol, plan = replace(GRADIENTS, weigh=weigh), {"batch": 4096, "optimiser": "adam", "lr": 0.05}
+    fed = federation(phones(data), FedMF(data.n_items, 1, dim=8), protocol, None, **plan)
     state = fed.run(fed.start(), rounds=10)
     log = fed.clients.log
     found = membership(see(fed, state), log.user, log.item, People.of(data), 200)
     assert found is not None
-    assert found["direction"]["value"] > 0.95
+    assert found["direction"]["value"] > bar
     assert 0.6 < found["rows"]["low"] <= found["rows"]["value"] <= found["rows"]["high"] < 0.9
     assert (found["worst"], found["users"], found["items"]) == ("direction", 60, data.n_items)
 

@@ -300,9 +300,12 @@ def test_only_the_parts_that_are_named_are_changed() -> None:
         assert same != (name.split(".")[0] in ("mlp1", "user")), name
 
 
-def test_examples_are_in_the_clear() -> None:
-    exchange, place = uploads_of(fed_of(Laplace()))[1][4]
+def test_examples_are_in_the_clear_where_they_are_counted() -> None:
+    exchange, place = uploads_of(fed_of(Laplace(), FedAvg(weigh="examples")))[1][4]
+    assert exchange.received.examples is not None
     assert int(exchange.received.examples[place]) == 10
+    exchange, place = uploads_of(fed_of(Laplace()))[1][4]
+    assert exchange.received.examples is None
 
 
 # Against a loop that does it number by number.

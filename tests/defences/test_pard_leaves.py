@@ -135,10 +135,10 @@ def seen_of(fed: Federation, rounds: int = 2) -> list[Exchange]:
 @pytest.mark.parametrize("model", MODELS)
 def test_uploads_are_the_open_vector_and_touched_rows_and_nothing_else(model: str) -> None:
     fed = fed_of(model=model)
-    assert set(fed.protocol.schema(fed.model)) == {"user", "item", "examples"}
+    assert set(fed.protocol.schema(fed.model)) == {"user", "item"}
     for exchange in seen_of(fed):
         received = exchange.received
-        assert received.values.keys() == {"user", "item"}
+        assert received.message.keys() == {"user", "item"}
         assert isinstance(received.values["item"], Rows)
         for k, client in enumerate(received.cohort.tolist()):
             rows = received.values["item"].row[k]
@@ -236,7 +236,7 @@ def test_posts_are_disclosed() -> None:
     fed = fed_of()
     told_of = disclosures(fed.model, fed.protocol, fed.defence, torch.float64)
     assert {each.name for each in told_of if each.of == "consenting users"} == POSTED
-    assert {each.name for each in told_of if each.of == "every client"} == {"", "user", "item", "examples"}
+    assert {each.name for each in told_of if each.of == "every client"} == {"", "user", "item"}
 
 
 def hits_of(fed: Federation, rounds: int = 2) -> list[Any]:
@@ -319,7 +319,7 @@ class Sharing(PARD):
 def test_planted_estimators_that_are_shared_are_noticed() -> None:
     told_by = [set(fed.protocol.schema(fed.model)) for fed in (fed_of(Sharing()), fed_of())]
     assert any(name.startswith("estimators") for name in told_by[0])
-    assert told_by[1] == {"user", "item", "examples"}
+    assert told_by[1] == {"user", "item"}
 
 
 # Labels

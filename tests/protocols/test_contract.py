@@ -56,7 +56,7 @@ def exchanges(fed: Federation) -> list[Exchange]:
 
 
 def message(uploads: Uploads, place: int) -> Message:
-    return {**one(uploads.values, place), "examples": uploads.examples[place]}
+    return one(uploads.message, place)
 
 
 def test_it_names_its_source(case: Case) -> None:
@@ -103,7 +103,8 @@ def permuted(uploads: Uploads, order: Tensor) -> Uploads:
         n: Rows(v.row[order], v.value[order]) if isinstance(v, Rows) else v[order]
         for n, v in uploads.values.items()
     }
-    return replace(uploads, cohort=uploads.cohort[order], values=values, examples=uploads.examples[order])
+    examples = None if uploads.examples is None else uploads.examples[order]
+    return replace(uploads, cohort=uploads.cohort[order], values=values, examples=examples)
 
 
 def test_the_order_of_the_cohort_and_its_cuts_are_irrelevant(fed: Federation) -> None:

@@ -19,7 +19,17 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Attack, Public, Seen, Task
-from veilrec.attacks.gradients import Slopes, blocks, check, heads_of, part_for, slopes, source, there
+from veilrec.attacks.gradients import (
+    Slopes,
+    blocks,
+    check,
+    heads_of,
+    part_for,
+    recorded,
+    slopes,
+    source,
+    there,
+)
 from veilrec.attacks.heads import Head
 from veilrec.attacks.matching import LEAST, way_down
 from veilrec.errors import BadInput
@@ -187,23 +197,41 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
         bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
         uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
             DSVAE does, one upload may mislead and several hardly do.
+        kept: Instead of the probe, read the uploads of training that were kept (`record`): all of a user's
+            vote. Of users who are in none of them it says nothing. It does not answer where the head's last
+            layer was not kept.
     """
 
     part: str = "adversary"
     attribute: str = ""
     bias: bool = True
     uploads: int = 1
+    kept: bool = False
 
     def __post_init__(self) -> None:
         if self.uploads < 1:
             raise BadInput("attack.uploads", f"{self.uploads} uploads", "give 1 or more")
+        if self.kept and self.uploads > 1:
+            raise BadInput("attack.uploads", "all that were kept are read", "leave it out")
+
+    def answers(self, seen: Seen, task: Task) -> bool:
+        able = super().answers(seen, task)
+        if not able or not self.kept or seen.kept is None:  # before any training nothing is kept yet
+            return able
+        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+        return seen.kept.holds(f"{part}.{self._reads(head)}")
+
+    def notes(self, seen: Seen) -> dict[str, Any]:
+        rounds = [] if seen.kept is None else seen.kept.rounds
+        return {**super().notes(seen), **({"rounds": len(rounds)} if self.kept else {})}
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
+        if self.kept:
+            head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+            found: Tensor = seen.once(("iDLG", part, self.bias), lambda: self._votes(seen, head, part))
+            return found
         each = [self._told(seen, task, again) for again in range(self.uploads)]
-        if len(each) == 1:
-            return each[0]
-        # Unscaled, an upload with a long gradient would outvote several with short ones.
-        return torch.stack([one / one.abs().amax(1, keepdim=True).clamp(min=LEAST) for one in each]).mean(0)
+        return each[0] if len(each) == 1 else torch.stack([_scaled(one) for one in each]).mean(0)
 
     def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
         """``[users, classes]`` by one upload, which is made once for all draws of known users."""
@@ -215,13 +243,32 @@ class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
     def _read(self, seen: Seen, head: Head, part: str, again: int) -> Tensor:
         scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
         for user, _, gradient in slopes(seen, part, again):
-            if self.bias and head.last.bias:
-                sums = gradient[head.last.bias][:, : head.classes]
-            else:
-                sums = head.class_rows(gradient).sum(2)
-            # Against the mean of the rows: a score that is read alone, as AUC reads one, has heard of all.
-            scores[user.cpu()] = (sums.mean(1, keepdim=True) - sums).double().cpu()
+            scores[user.cpu()] = self._scores(head, gradient)
         return scores
+
+    def _votes(self, seen: Seen, head: Head, part: str) -> Tensor:
+        """``[users, classes]`` the sum over all uploads that were kept."""
+        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
+        for user, _, gradient in recorded(seen, part, [self._reads(head)]):
+            scores.index_add_(0, user, _scaled(self._scores(head, gradient)))
+        return scores
+
+    def _reads(self, head: Head) -> str:
+        """The one weight of the head whose gradient tells."""
+        return head.last.bias if self.bias and head.last.bias else head.last.weight
+
+    def _scores(self, head: Head, gradient: Params) -> Tensor:
+        """``[n, classes]`` against the mean of the rows: a score read alone, as by AUC, has heard of all."""
+        told = gradient[self._reads(head)]
+        sums = (
+            (told[:, : head.classes] if told.dim() == 2 else head.class_rows(gradient).sum(2)).double().cpu()
+        )
+        return sums.mean(1, keepdim=True) - sums
+
+
+def _scaled(one: Tensor) -> Tensor:
+    """Unscaled, an upload with a long gradient would outvote several with short ones."""
+    return one / one.abs().amax(1, keepdim=True).clamp(min=LEAST)
 
 
 def components(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -42,6 +42,18 @@ def slopes(seen: Seen, part: str, again: int = 0) -> Iterator[Slopes]:
         gradient = {name: slope_of(public, part, full[name], exchange) for name in names}
         cohort = exchange.received.cohort
         yield Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
+
+
+def recorded(seen: Seen, part: str, names: Collection[str]) -> Iterator[Slopes]:
+    """The gradients of some weights of a part in the rounds of training that were kept, oldest first.
+
+    The weights that were sent are left out: they differ from round to round.
+    """
+    public = check(seen, part)
+    rounds = [] if seen.kept is None else seen.kept.rounds
+    for exchange in (chunk for round in rounds for chunk in seen.kept.chunks(round)):  # type: ignore[union-attr]
+        gradient = {name: slope_of(public, part, f"{part}.{name}", exchange) for name in names}
+        yield Slopes(public.seats[exchange.received.cohort.cpu(), 0], {}, gradient)
 
 
 def blocks(chunks: Iterable[Slopes], on_cpu: int, on_gpu: int) -> Iterator[Slopes]:

@@ -28,8 +28,9 @@ class Membership(Pairs):
     Attributes:
         by: ``rows``: whether the item's row was sent, or changed, at all. ``norms``: how far it moved.
             ``direction``: where it moved. Touched items are pulled to the user and negatives pushed away, so
-            their changes point to opposite sides of one line. The upload says how many events are behind it:
-            the side with about as many rows is the touched one.
+            their changes point to opposite sides of one line. Which side is the touched one its number of
+            rows tells: how many events are behind an upload is told with it, or follows from how many
+            untouched items are drawn for each.
     """
 
     by: Literal["rows", "norms", "direction"] = "direction"
@@ -49,8 +50,10 @@ class Membership(Pairs):
         assert spec.table is not None
         row, change = value.row, _moved(public, exchange, name, value)  # [c, r], [c, r, d]
         norm = change.square().sum(-1).sqrt()
+        told = exchange.received.examples
+        expected = _expected(row >= 0, spec.table, public.draws) if told is None else told
         score = {"rows": lambda: (norm > 0).float(), "norms": lambda: norm}.get(
-            self.by, lambda: _side(change, row >= 0, exchange.received.examples)
+            self.by, lambda: _side(change, row >= 0, expected)
         )()
         found = score.new_zeros(len(row), spec.table + 1)
         found.scatter_(1, torch.where(row < 0, spec.table, row), score)
@@ -72,8 +75,24 @@ def _table(exchange: Exchange, name: str) -> Tensor:
     return sent.reshape(len(sent), -1)
 
 
-def _side(change: Tensor, there: Tensor, examples: Tensor) -> Tensor:
+def _expected(there: Tensor, items: int, draws: int) -> Tensor:
+    """``[c]`` 0 where a user should have fewer touched rows than drawn ones, `items` where more.
+
+    Were half of the r rows touched, draws · r/2 draws among the others would hit
+    (items − r/2)(1 − exp(−draws · (r/2) / (items − r/2))) of them: more than r/2 only if fewer are touched.
+    Whoever sends a whole table tells nothing by its length.
+    """
+    rows = there.sum(1)
+    half, others = rows / 2, (items - rows / 2).clamp(min=1)
+    drawn = others * (1 - torch.exp(-draws * half / others))
+    fewer = torch.where(rows < items, drawn > half, draws > 1)
+    return torch.where(fewer, 0, items)
+
+
+def _side(change: Tensor, there: Tensor, expected: Tensor) -> Tensor:
     """``[c, r]`` the position of each row's change along the line on which they lie, touched ones positive.
+
+    The touched side is the one whose number of rows is nearer to what is expected.
 
     The line is the first principal direction of the unit changes, found by a few steps of the power method;
     unit changes, since a row may be drawn twice and touched rows move further.
@@ -81,7 +100,7 @@ def _side(change: Tensor, there: Tensor, examples: Tensor) -> Tensor:
     unit = torch.nn.functional.normalize(change, dim=-1)
     line = _line(unit)
     along = (unit @ line[..., None]).squeeze(-1) * there  # [c, r] in -1 … 1
-    off = [((along > 0).sum(1) - examples).abs(), ((along < 0).sum(1) - examples).abs()]  # [c] each
+    off = [((along > 0).sum(1) - expected).abs(), ((along < 0).sum(1) - expected).abs()]  # [c] each
     return torch.where((off[1] < off[0])[:, None], -along, along)
 
 

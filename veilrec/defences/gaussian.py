@@ -26,8 +26,8 @@ SCALE = 0.035  # about √2 times the 0.025 of `laplace`: the same variance. The
 class Gaussian(Noisy):
     """Clip every value to ±`clip`, or the whole upload to that norm, then add Gaussian noise.
 
-    What is guaranteed is guaranteed for the values. The number of examples leaves as it is, and so do the
-    numbers of the rows under ``rows = "touched"``, which tell what a user touched.
+    What is guaranteed is guaranteed for the values. A number of examples that is sent leaves as it is, and so
+    do the numbers of the rows under ``rows = "touched"``, which tell what a user touched.
 
     Attributes:
         clip: Bound on a value, or on the Euclidean norm of all values that are blurred.

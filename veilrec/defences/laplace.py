@@ -26,8 +26,8 @@ SCALE = 0.025  # in the middle of what APM tries (0.017 to 0.033)
 class Laplace(Noisy):
     """Clip every value to ±`clip`, then add Laplace noise.
 
-    What is guaranteed is guaranteed for the values. The number of examples leaves as it is, and so do the
-    numbers of the rows under ``rows = "touched"``, which tell what a user touched.
+    What is guaranteed is guaranteed for the values. A number of examples that is sent leaves as it is, and so
+    do the numbers of the rows under ``rows = "touched"``, which tell what a user touched.
 
     Attributes:
         clip: Bound δ on a value.

@@ -74,6 +74,9 @@ class FedAvg(Protocol):
     def sums(self) -> bool:
         return self.still() and self.weigh == "clients"
 
+    def counts(self) -> bool:
+        return self.weigh == "examples"
+
     def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
         server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
         lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
@@ -93,11 +96,8 @@ class FedAvg(Protocol):
 
     def absorb(self, state: State, partial: Params, uploads: Uploads) -> Params:
         """Sums of changes in float64 and in the order of the chunks: the number of workers changes no bit."""
-        share = (
-            uploads.examples.double()
-            if self.weigh == "examples"
-            else torch.ones_like(uploads.examples).double()
-        )
+        told = uploads.examples if self.counts() else None
+        share = torch.ones_like(uploads.cohort).double() if told is None else told.double()
         partial["clients"] = partial.get("clients", 0) + share.sum()
         for name, total in uploads.sums.items():
             partial[name] = partial.get(name, 0) + total.double()

@@ -34,6 +34,7 @@ class Ledger:
         bare: Weights that leave without noise whose worth is declared.
         loose: Defences that change uploads after the noise and declare nothing.
         posts: What consenting users post openly, if there are any.
+        counts: Whether devices tell how many examples they have.
         budget: An ε that nobody may exceed; 0 for none.
         counted: Of several noises on one weight the one that is charged.
         charges: What the units cost that are counted.
@@ -50,10 +51,11 @@ class Ledger:
         bare: Sequence[str] = (),
         loose: Sequence[str] = (),
         posts: Sequence[str] = (),
+        counts: bool = False,
         budget: float = 0.0,
     ) -> None:
         self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
-        self.posts, self.budget = tuple(posts), budget
+        self.posts, self.counts, self.budget = tuple(posts), counts, budget
         self.counted = _counted(self.declared)
         self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
         self.uploads = torch.zeros(n_clients, dtype=torch.int64)
@@ -78,6 +80,7 @@ class Ledger:
             bare=bare,
             loose=_loose(defence, model, protocol),
             posts=_posts(federation),
+            counts=protocol.counts(),
             budget=federation.plan.budget,
         )
         if ledger.budget and not ledger.guarantee:

@@ -87,11 +87,19 @@ PRESETS = {
         LEVELLED,
         {"DLG": DLG(starts=(1.0,), soft_label=False), "DLG-tries": DLG(), "iDLG": iDLG()},
     ),
+    # DLG as Zhu, Liu and Han have it: the label is a softmax, and there is one start, but by Adam.
+    "dlg": Audit("dlg", LEVELLED, {"DLG-softmax": DLG(starts=(1.0,))}),
     # What DSVAE draws averages out: a user who takes part again and again tells the label after all.
     "fedau2-uploads": Audit(
         "fedau2-uploads",
         LEVELLED,
         {f"iDLG-{k}": iDLG(uploads=k) for k in (1, 5, 15)},
+    ),
+    # The same from what was really uploaded in training, as far as it was kept; one more upload beside it.
+    "fedau2-recorded": Audit(
+        "fedau2-recorded",
+        LEVELLED,
+        {"iDLG-kept": iDLG(kept=True), "iDLG": iDLG()},
     ),
 }
 

@@ -148,7 +148,8 @@ class _Spool:
     def take(self, exchange: Exchange, chosen: set[str], each: dict[str, Tensor], *, posts: bool) -> None:
         received = exchange.received
         self.append("cohort", received.cohort)
-        self.append("examples", received.examples)
+        if received.examples is not None:
+            self.append("examples", received.examples)
         for name, letter in each.items():
             self.append(f"each/{name}", letter)
         for name in sorted(chosen):

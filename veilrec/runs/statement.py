@@ -20,12 +20,13 @@ TOO_MUCH = 20  # an ε beyond which a guarantee rules nothing out: e^20 is half 
 
 SEEDED = "the noise of a simulation comes from its seed: not private"
 BASIC = (
-    "ε holds for the values of uploads, whatever any two devices hold; numbers of examples are in the clear",
+    "ε holds for the values of uploads, whatever any two devices hold",
     "ε per coordinate is not ε of an upload: all coordinates of an upload may change at once",
     "sampling of users amplifies nothing: the server sees each upload by itself",
     "looks at held-out items and the probe round of attacks are not counted",
     SEEDED,
 )
+COUNTED = "numbers of examples are in the clear: the server weighs uploads by them"
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
 EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
@@ -118,6 +119,7 @@ def _notes(ledger: Ledger) -> list[str]:
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
     told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
+    told[COUNTED] = ledger.counts
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 

@@ -1,0 +1,107 @@
+"""iDLG on the uploads of training that were kept: all of a user's vote, and the votes are counted by hand."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.attacks.heads import share_right, task_of, world
+from tests.worlds import federation, phones
+from veilrec.attack import Seen
+from veilrec.attacks.dlg import iDLG
+from veilrec.defences.fedau2 import FedAU2
+from veilrec.errors import BadInput
+from veilrec.experiment import Experiment
+from veilrec.models.fedmf import FedMF
+from veilrec.plan import Plan
+from veilrec.probe import see
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.runs.recorder import Recorder
+from veilrec.threat import Threat
+from veilrec.transcript import Record, Transcript
+from veilrec.uploads import Exchange
+
+USERS = 60
+LAST = "adversary_gender.last.weight"
+
+
+def seen_of(
+    folder: Path, record: Record, protocol: FedAvg | None = None, **plan: Any
+) -> tuple[Seen, list[Exchange]]:
+    """What a server has that kept some rounds, and those rounds themselves."""
+    data, lived = world(USERS), list[Exchange]()
+    protocol = protocol or FedAvg(sends="gradients", server="sgd", server_lr=0.1)
+    head = FedAU2(hidden=16, attributes=("gender",))
+    fed = federation(phones(data), FedMF(data.n_items, 1, dim=8), protocol, head, chunk=25, **plan)
+    notes = Recorder(folder / "spool", record, fed.protocol.schema(fed.model))
+    states = []
+    for state, _ in fed.rounds(fed.start(), watch=[notes, lived.append]):
+        notes.finish()
+        states.append(state)
+    notes.merge(folder / "transcript.safetensors", fed.plan.rounds)
+    return see(fed, states[-1], (), Transcript.open(folder / "transcript.safetensors")), lived
+
+
+def test_the_votes_by_hand(tmp_path: Path) -> None:
+    seen, lived = seen_of(tmp_path, Record((LAST,), 6), rounds=6, cohort=0.5)
+    votes = torch.zeros(USERS, 2, dtype=torch.float64)
+    for exchange in lived:
+        value = exchange.received.values[LAST]
+        assert isinstance(value, torch.Tensor)  # [n, 16, 4]: of the four columns two are means, two spreads
+        for client, sums in zip(exchange.received.cohort.tolist(), value.sum(1), strict=True):
+            votes[client, int(sums[1] < sums[0])] += 1
+            votes[client, int(sums[1] >= sums[0])] -= 1
+    told = iDLG(kept=True).infer(seen, task_of(USERS))
+    assert torch.allclose(told, votes, atol=1e-6)
+    never = set(range(USERS)) - {k for e in lived for k in e.received.cohort.tolist()}
+    assert all(told[user].tolist() == [0, 0] for user in never)
+    assert iDLG(kept=True).notes(seen) == {"gradient": "as uploaded", "rounds": 6}
+
+
+@pytest.mark.parametrize("sends", ["gradients", "weights"])
+def test_training_tells_what_one_upload_hides(tmp_path: Path, sends: Any) -> None:
+    protocol = FedAvg("gradients", server="sgd", server_lr=0.1) if sends == "gradients" else FedAvg()
+    seen, _ = seen_of(tmp_path, Record((LAST,), 30), protocol, rounds=30, batch=4096, lr=0.1)
+    truth = world(USERS).attributes["gender"]
+    right = [share_right(one.infer(seen, task_of(USERS)), truth) for one in (iDLG(), iDLG(kept=True))]
+    assert right[0] < 0.95 < 0.98 < right[1]
+
+
+def test_only_the_rounds_that_were_kept_are_read(tmp_path: Path) -> None:
+    all_of_it, _ = seen_of(tmp_path / "all", Record((LAST,), 8), rounds=8)
+    some, _ = seen_of(tmp_path / "some", Record((LAST,), 3), rounds=8)
+    counts = [iDLG(kept=True).infer(seen, task_of(USERS)).abs().amax(1).max() for seen in (all_of_it, some)]
+    assert counts[0] <= 8 + 1e-9
+    assert 1 <= counts[1] <= 3 + 1e-9
+
+
+def test_it_does_not_answer_where_the_head_was_not_kept(tmp_path: Path) -> None:
+    seen, _ = seen_of(tmp_path, Record(("item",), 2), rounds=2)
+    assert iDLG().answers(seen, task_of(USERS))
+    assert not iDLG(kept=True).answers(seen, task_of(USERS))
+    assert iDLG(kept=True).answers(Seen(seen.public, lambda *_: iter(())), task_of(USERS))
+
+
+def test_kept_uploads_cannot_be_numbered() -> None:
+    with pytest.raises(BadInput, match=r"attack\.uploads"):
+        iDLG(kept=True, uploads=5)
+
+
+def test_a_run_that_keeps_its_rounds_is_read(tmp_path: Path) -> None:
+    data = world(USERS)
+    experiment = Experiment(
+        data,
+        partial(FedMF, dim=8),
+        FedAvg(sends="gradients", server="sgd", server_lr=0.1),
+        FedAU2(hidden=16, attributes=("gender",)),
+        plan=Plan(rounds=12, workers=1, batch=4096),
+        record=Record((LAST,), 12),
+        threat=Threat(("gender",), own=False, also=("fedau2-recorded",)),
+    )
+    found = experiment.run(tmp_path / "run").privacy["fedau2-recorded"]["attributes"]["gender"]
+    scores = {one["name"]: one["scores"]["micro_f1"]["value"] for one in found["attackers"]}
+    assert scores["iDLG-kept"] > 0.95 > scores["iDLG"]
