@@ -102,6 +102,8 @@ def test_a_run_that_keeps_its_rounds_is_read(tmp_path: Path) -> None:
         record=Record((LAST,), 12),
         threat=Threat(("gender",), own=False, also=("fedau2-recorded",)),
     )
-    found = experiment.run(tmp_path / "run").privacy["fedau2-recorded"]["attributes"]["gender"]
-    scores = {one["name"]: one["scores"]["micro_f1"]["value"] for one in found["attackers"]}
+    found = experiment.run(tmp_path / "run").privacy["fedau2-recorded"]
+    assert found["sees"].endswith("after every defence; and the uploads of 12 rounds of training")
+    attackers = found["attributes"]["gender"]["attackers"]
+    scores = {one["name"]: one["scores"]["micro_f1"]["value"] for one in attackers}
     assert scores["iDLG-kept"] > 0.95 > scores["iDLG"]

@@ -37,7 +37,8 @@ Preset = Annotated[
     Names,
     _names(
         "--preset",
-        "veilrec, pard, pard-halves, apm, apm-four, aegis, fedau2 or fedau2-gradients; "
+        "veilrec, pard, pard-halves, apm, apm-four, aegis, dlg, fedau2, fedau2-gradients, fedau2-uploads or "
+        "fedau2-recorded; "
         "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent",
     ),
 ]

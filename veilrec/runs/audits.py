@@ -92,13 +92,21 @@ class Examiner:
                 progress(f"attack by {title}: {name}", done, total, None)
 
             report = audit(seen, people, one.threat, fitting(one, known), self.seed, tell, one.alone)
-            report["sees"] = f"one upload of every user on the state of round {round}, after every defence"
+            report["sees"] = _sees(report, round)
             if one.threat.membership:
                 train = federation.clients.log
                 touched = train.user.cpu(), train.item.cpu()
                 report["membership"] = membership(seen, *touched, people, one.threat.resamples)
             found[one.name] = report
         return found
+
+
+def _sees(report: Mapping[str, Any], round: int) -> str:
+    """What the attackers of a report looked at; those who read the rounds that were kept say how many."""
+    told = f"one upload of every user on the state of round {round}, after every defence"
+    tried = [one for found in report["attributes"].values() for one in found["attackers"]]
+    rounds = max((one.get("notes", {}).get("rounds", 0) for one in tried), default=0)
+    return f"{told}; and the uploads of {rounds} rounds of training" if rounds else told
 
 
 def _with(one: Audit, threat: Threat) -> Audit:
