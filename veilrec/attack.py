@@ -21,6 +21,7 @@ GRANTS = {  # what a threat model may add to what the server saw, as every table
     "interactions": "which items each user touched in training",
     "user_vectors": "the user vectors, where they are not uploaded",
     "withheld": "what a defence keeps on the device, to show what stays there",
+    "tables": "the item tables that devices keep as their own",
 }
 
 
@@ -65,6 +66,12 @@ class Public:
         parts = {name: self.model.parts[part_of(name)] for name in self.model.names()}
         return [n for n, p in parts.items() if p.rows == "user" and p.scope is Scope.PRIVATE and not p.helper]
 
+    @property
+    def tables(self) -> list[str]:
+        """The item tables that each device keeps as its own."""
+        parts = {name: self.model.parts[part_of(name)] for name in self.model.names()}
+        return [n for n, p in parts.items() if p.rows == "item" and p.scope is Scope.PRIVATE and not p.helper]
+
 
 @dataclass(frozen=True)
 class Granted:
@@ -74,11 +81,13 @@ class Granted:
         interactions: ``[e]`` users and ``[e]`` items, the training events.
         user_vectors: ``[users, dim]`` what stands for each user.
         withheld: ``[users, d]`` what each device keeps of its user and never uploads.
+        tables: From some users ``[n]`` to ``[n, items, d]``, their own item tables: for few at a time.
     """
 
     interactions: tuple[Tensor, Tensor] | None = None
     user_vectors: Tensor | None = None
     withheld: Tensor | None = None
+    tables: Callable[[Tensor], Tensor] | None = None
 
 
 class Seen:

@@ -25,7 +25,7 @@ from veilrec.transcript import Transcript
 from veilrec.uploads import Exchange
 from veilrec.workers import workers
 
-__all__ = ["probe", "public", "see", "user_vectors", "withheld"]
+__all__ = ["probe", "public", "see", "tables", "user_vectors", "withheld"]
 
 BLOCK = 256  # clients whose vectors are computed at once
 
@@ -72,6 +72,7 @@ def see(
         interactions=(log.user.cpu(), log.item.cpu()) if "interactions" in grants else None,
         user_vectors=user_vectors(federation, state) if "user_vectors" in grants else None,
         withheld=withheld(federation, state) if "withheld" in grants else None,
+        tables=partial(tables, federation, state) if "tables" in grants else None,
     )
     return Seen(public(federation), partial(probe, federation, state), granted, kept)
 
@@ -99,6 +100,18 @@ def withheld(federation: Federation, state: State) -> Tensor:
         rows.append(torch.cat([own[name].reshape(*seats.shape, -1).cpu() for name in names], 2)[seats >= 0])
     found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
     return found.index_copy(0, torch.cat(users), torch.cat(rows)) if rows else found
+
+
+def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
+    """``[n, items, d]`` the item tables that devices of some users keep, side by side; 0 for other rows."""
+    model, names, seats = federation.model, public(federation).tables, federation.clients.seats.cpu()
+    place = torch.zeros(federation.clients.log.n_users, 2, dtype=torch.int64)  # client and seat
+    place[seats[seats >= 0]] = (seats >= 0).nonzero()
+    client, seat = place[users].unbind(1)
+    own = keepsakes.whole(model, state.devices, client.to(federation.keys.value.device), names)
+    each = torch.arange(len(users))
+    found = [table[each, :, seat] if table.dim() == 4 else table for table in own.values()]
+    return torch.cat(found, 2)
 
 
 def _cohorts(federation: Federation) -> Iterator[Tensor]:

@@ -36,7 +36,8 @@ class Threat:
         folds: The known users are cut into so many parts, each in turn held out: what an attacker chooses by.
         selection: Of an attacker that learns in stages, the last, the best on held-out known users, or the
             best on the targets themselves: an oracle that nobody has, and every table says so.
-        grants: What the attacker has beyond the uploads: ``interactions``, ``user_vectors``, ``withheld``.
+        grants: What the attacker has beyond the uploads: ``interactions``, ``user_vectors``, ``withheld``,
+            ``tables``.
         by_part: Also attack each part of the model alone; if not, the protocols of `also` do not either.
         membership: Also ask which items each user touched.
         resamples: Of users, for the intervals.

@@ -37,8 +37,8 @@ Preset = Annotated[
     Names,
     _names(
         "--preset",
-        "veilrec, pard, pard-halves, apm, apm-four, aegis, dlg, fedau2, fedau2-gradients, fedau2-uploads or "
-        "fedau2-recorded; "
+        "veilrec, pard, pard-halves, apm, apm-four, aegis, dlg, fedau2, fedau2-items, "
+        "fedau2-gradients, fedau2-uploads or fedau2-recorded; "
         "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent",
     ),
 ]
@@ -46,7 +46,7 @@ Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
 Reads = Annotated[Names, _names("--reads", "updates, parameters, profile, embeddings, recovered or withheld")]
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]
 Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
-Grant = Annotated[Names, _names("--grant", "interactions, user_vectors or withheld", "WHAT")]
+Grant = Annotated[Names, _names("--grant", "interactions, user_vectors, withheld or tables", "WHAT")]
 Known = Annotated[
     str | None,
     typer.Option(

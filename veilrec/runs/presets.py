@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.dlg import DLG, iDLG
+from veilrec.attacks.item_nets import ItemNets
 from veilrec.attacks.one_hot import ColumnNorms
 from veilrec.errors import BadInput, nearest
 from veilrec.runs.lab import Audit
@@ -79,6 +80,12 @@ PRESETS = {
         "fedau2",
         replace(BARE, balanced=True, repeats=40, grants=("user_vectors",)),
         {"embeddings": AttributeInference("embeddings", classifiers=("mlp-fedau2",))},
+    ),
+    # The same on FedRAP as its authors ran it: the whole residual, a net an item, three splits.
+    "fedau2-items": Audit(
+        "fedau2-items",
+        replace(BARE, stratified=True, balanced=True, repeats=3, grants=("tables",)),
+        {"ItemNets": ItemNets()},
     ),
     # §3.3, figure 4: one gradient of every user's adversary, as its authors match it, as we do, and read off.
     # Nobody's label is needed; the tenth that is known only tells which of the three to go by.
