@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.worlds import checkerboard
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.attribute import AttributeInference
-from veilrec.attacks.dlg import iDLG
+from veilrec.attacks.idlg import iDLG
 from veilrec.defence import Defence, chain
 from veilrec.defences.laplace import Laplace
 from veilrec.errors import BadInput, ClientFailed, Interrupted

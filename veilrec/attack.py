@@ -40,6 +40,7 @@ class Public:
         device: Where an attacker computes: where the federation does.
         plain: Whether devices step by plain SGD, at one rate or at one for each part.
         draws: How many untouched items a device draws for each of its events in a round.
+        whole: Tables of which every device sends all rows, so that their number tells nothing.
     """
 
     model: Recommender
@@ -52,6 +53,7 @@ class Public:
     device: str = "cpu"
     plain: bool = False
     draws: int = 1
+    whole: Collection[str] = ()
 
     @property
     def vectors(self) -> list[str]:
@@ -199,6 +201,10 @@ class Attack(ABC):
     def answers(self, seen: Seen, task: Task) -> bool:
         """Whether the attack can say anything about such a task at all."""
         return task.classes > 0
+
+    def keeps(self, seen: Seen, task: Task) -> Collection[str]:
+        """The weights that it reads in the rounds of training that were kept; most attacks read none."""
+        return ()
 
     def components(self, seen: Seen, task: Task) -> Mapping[str, Tensor]:
         """What the answer is made of, by name, ``[users, classes]``; the judge keeps the true class's."""

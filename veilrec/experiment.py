@@ -171,9 +171,9 @@ class Experiment:
             Interrupted: After SIGINT or SIGTERM; the run can be resumed.
         """
         federation = self.federation()
-        _check_federation(federation, self.record)
+        kept = _check_federation(federation, self.record)
         examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
-        examiner.check(federation)
+        examiner.check(federation, kept)
         settings = self.settings() if recipe is None else dict(recipe.values)
         device = torch.device(self.device).type
         mark = fingerprint({**settings, "device": device}, federation.model, self.data)
@@ -265,10 +265,11 @@ def _nobody(what: str, asked: Sequence[str]) -> BadInput:
     return BadInput("data.consent", what, fix)
 
 
-def _check_federation(federation: Federation, record: Record) -> None:
-    """Find out before any work whether the end can be reached."""
+def _check_federation(federation: Federation, record: Record) -> set[str]:
+    """Find out before any work whether the end can be reached, and which weights will be recorded."""
     ledger.check(federation)
-    record.chosen(federation.protocol.schema(federation.model, federation.plan.dtype))
+    kept = record.chosen(federation.protocol.schema(federation.model, federation.plan.dtype))
     if not bool((federation.clients.test >= 0).any()):
         raise BadInput("data", "no user has a test item", "give users at least two events")
     _ = federation.candidates  # drawn once, and refused where a user has too few untouched items
+    return kept

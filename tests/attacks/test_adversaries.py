@@ -11,8 +11,9 @@ from torch import Tensor
 
 from tests.attacks.heads import seen_after, share_right, task_of, world
 from veilrec.attack import Attack, Seen
-from veilrec.attacks.dlg import DLG, iDLG
+from veilrec.attacks.dlg import DLG
 from veilrec.attacks.gradients import heads_of, part_for
+from veilrec.attacks.idlg import iDLG
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.errors import BadInput
 from veilrec.runs.lab import audit

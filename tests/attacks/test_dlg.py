@@ -24,9 +24,10 @@ from tests.attacks.heads import (
 from tests.worlds import silos
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks import matching
-from veilrec.attacks.dlg import DLG, components, iDLG
+from veilrec.attacks.dlg import DLG, components
 from veilrec.attacks.gradients import Slopes, blocks, slopes
 from veilrec.attacks.heads import Head, layers
+from veilrec.attacks.idlg import iDLG
 from veilrec.attacks.matching import square_norm, way_down
 from veilrec.catalogue import build, find, options
 from veilrec.errors import BadInput

@@ -13,6 +13,7 @@ from veilrec.attack import Public, Seen
 from veilrec.attacks.membership import Membership
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence
+from veilrec.defences.laplace import Laplace
 from veilrec.keys import Keys
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
@@ -28,12 +29,12 @@ GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 
 
 def upload(
-    rows: Rows, items: int, *, gradients: bool = True, draws: int = 2, told: int | None = None
+    rows: Rows, items: int, *, gradients: bool = True, draws: int = 2, told: int | None = None, **more: Any
 ) -> tuple[Public, Exchange]:
     model = FedMF(items, 1, dim=rows.value.shape[-1])
     schema = {"item": Spec((rows.value.shape[-1],), torch.float32, items)}
     seats = torch.arange(len(rows.row))[:, None]
-    public = Public(model, schema, gradients, None, seats, len(rows.row), draws=draws)
+    public = Public(model, schema, gradients, None, seats, len(rows.row), draws=draws, **more)
     cohort = torch.arange(len(rows.row))
     sent = Sent({"item": torch.zeros(items, rows.value.shape[-1])}, {})
     examples = None if told is None else torch.full((len(cohort),), told, dtype=torch.int32)
@@ -76,8 +77,22 @@ def test_a_whole_table_tells_nothing_by_its_length(draws: int, touched: list[int
     """By the rule for rows 2.5 touched ones would hit 2.5 · (1 − e⁻⁴) others, fewer: but all go up."""
     step = torch.tensor([-0.5, 0.1, -0.2, -0.4, 0.3])[:, None] * torch.tensor([1.0, 2.0, -1.0])
     rows = Rows(torch.arange(5)[None], -step[None])
-    scores = Membership("direction").pairs(*upload(rows, 5, draws=draws))[0]
+    scores = Membership("direction").pairs(*upload(rows, 5, draws=draws, whole={"item"}))[0]
     assert (scores > 0).nonzero().squeeze(1).tolist() == touched
+
+
+def test_noise_on_all_rows_is_known_to_send_whole_tables() -> None:
+    fed = federation(phones(synthetic(users=10)), FedMF(200, 1, dim=4), None, Laplace(rows="all"))
+    assert set(see(fed, fed.start()).public.whole) == {"item"}  # type: ignore[union-attr]
+    fed = federation(phones(synthetic(users=10)), FedMF(200, 1, dim=4), None, Laplace())
+    assert not see(fed, fed.start()).public.whole  # type: ignore[union-attr]
+
+
+def test_a_user_whose_rows_are_all_items_has_touched_most_of_them() -> None:
+    """Five of six, and the one that is left was drawn: by its length no table can be told to be whole."""
+    step = torch.tensor([0.5, 0.1, 0.2, -0.4, 0.3, 0.2])[:, None] * torch.tensor([1.0, 2.0, -1.0])
+    scores = Membership("direction").pairs(*upload(Rows(torch.arange(6)[None], -step[None]), 6, draws=4))[0]
+    assert (scores > 0).nonzero().squeeze(1).tolist() == [0, 1, 2, 4, 5]
 
 
 def test_auc_per_user_by_hand() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from tests.attacks.heads import share_right, task_of, world
 from tests.worlds import federation, phones
 from veilrec.attack import Seen
-from veilrec.attacks.dlg import iDLG
+from veilrec.attacks.idlg import iDLG
+from veilrec.cli import app
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
@@ -59,7 +61,8 @@ def test_the_votes_by_hand(tmp_path: Path) -> None:
     assert torch.allclose(told, votes, atol=1e-6)
     never = set(range(USERS)) - {k for e in lived for k in e.received.cohort.tolist()}
     assert all(told[user].tolist() == [0, 0] for user in never)
-    assert iDLG(kept=True).notes(seen) == {"gradient": "as uploaded", "rounds": 6}
+    told_beside = {"gradient": "as uploaded", "rounds": 6, **({"blank": len(never)} if never else {})}
+    assert iDLG(kept=True).notes(seen) == told_beside
 
 
 @pytest.mark.parametrize("sends", ["gradients", "weights"])
@@ -79,11 +82,39 @@ def test_only_the_rounds_that_were_kept_are_read(tmp_path: Path) -> None:
     assert 1 <= counts[1] <= 3 + 1e-9
 
 
-def test_it_does_not_answer_where_the_head_was_not_kept(tmp_path: Path) -> None:
+def test_users_who_are_in_no_round_are_counted(tmp_path: Path) -> None:
+    seen, lived = seen_of(tmp_path, Record((LAST,), 1), rounds=1, cohort=0.25)
+    blank = USERS - sum(len(exchange.received.cohort) for exchange in lived)
+    assert iDLG(kept=True).notes(seen)["blank"] == blank == 45
+
+
+def test_nothing_is_said_where_the_head_was_not_kept(tmp_path: Path) -> None:
     seen, _ = seen_of(tmp_path, Record(("item",), 2), rounds=2)
-    assert iDLG().answers(seen, task_of(USERS))
-    assert not iDLG(kept=True).answers(seen, task_of(USERS))
-    assert iDLG(kept=True).answers(Seen(seen.public, lambda *_: iter(())), task_of(USERS))
+    assert iDLG(kept=True).keeps(seen, task_of(USERS)) == [LAST]
+    assert iDLG().keeps(seen, task_of(USERS)) == []
+    for one in (seen, Seen(seen.public, lambda *_: iter(()))):
+        with pytest.raises(BadInput, match="no round of training was kept"):
+            iDLG(kept=True).infer(one, task_of(USERS))
+
+
+def test_a_run_that_will_not_keep_the_head_is_refused_before_training(tmp_path: Path) -> None:
+    made = experiment(Record(("item",), 3))
+    with pytest.raises(
+        BadInput, match=rf'record\.parts: "{LAST}" is not kept, and attack iDLG-kept reads it'
+    ):
+        made.run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_without_its_transcript_is_not_attacked(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    experiment(Record((LAST,), 3)).run(folder)
+    again = ["attack", str(folder), "--preset", "fedau2-recorded", "--no-save"]
+    assert CliRunner().invoke(app, again).exit_code == 0
+    (folder / "transcript.safetensors").unlink()
+    told = CliRunner().invoke(app, again)
+    assert told.exit_code != 0
+    assert "no round of training was kept" in str(told.output) + str(told.exception)
 
 
 def test_kept_uploads_cannot_be_numbered() -> None:
@@ -91,18 +122,20 @@ def test_kept_uploads_cannot_be_numbered() -> None:
         iDLG(kept=True, uploads=5)
 
 
-def test_a_run_that_keeps_its_rounds_is_read(tmp_path: Path) -> None:
-    data = world(USERS)
-    experiment = Experiment(
-        data,
+def experiment(record: Record) -> Experiment:
+    return Experiment(
+        world(USERS),
         partial(FedMF, dim=8),
         FedAvg(sends="gradients", server="sgd", server_lr=0.1),
         FedAU2(hidden=16, attributes=("gender",)),
         plan=Plan(rounds=12, workers=1, batch=4096),
-        record=Record((LAST,), 12),
+        record=record,
         threat=Threat(("gender",), own=False, also=("fedau2-recorded",)),
     )
-    found = experiment.run(tmp_path / "run").privacy["fedau2-recorded"]
+
+
+def test_a_run_that_keeps_its_rounds_is_read(tmp_path: Path) -> None:
+    found = experiment(Record((LAST,), 12)).run(tmp_path / "run").privacy["fedau2-recorded"]
     assert found["sees"].endswith("after every defence; and the uploads of 12 rounds of training")
     attackers = found["attributes"]["gender"]["attackers"]
     scores = {one["name"]: one["scores"]["micro_f1"]["value"] for one in attackers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ WITH_USERS = [case for case in cases("models") if case.name != "Popularity"]  # 
 @pytest.mark.parametrize("sends", ["weights", "gradients"])
 @pytest.mark.parametrize("case", WITH_USERS, ids=str)
 def test_every_model_can_unlearn(case: Case, sends: Any) -> None:
-    """One file for all: the adversary learns from whatever stands for a user, and uploads its gradient."""
+    """One file for all: the adversary learns from whatever stands for a user, which moves away from it."""
     defence, plan = FedAU2(hidden=4, attributes=("gender",)), {"batch": 7, "lr": 0.05, "epochs": 2}
     model, protocol = case.build(24, 1), FedAvg(sends=sends, server="adam", server_lr=0.01)
     if model.personal and sends == "gradients":
@@ -225,6 +226,9 @@ def test_every_model_can_unlearn(case: Case, sends: Any) -> None:
     name = "adversary_gender.hidden.weight"
     assert not torch.equal(fed.start().server[name], state.server[name])
     assert all(name in exchange.received.values for exchange in seen)
+    calm = federation(phones(checkerboard()), model, protocol, replace(defence, strength=0.0), **plan)
+    vectors = [user_vectors(one, run(one, 2)) for one in (fed, calm)]
+    assert largest(*vectors) > 1e-7
 
 
 def told_apart(vectors: Tensor, kinds: Tensor) -> float:

@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.attacks.heads import GRADIENTS, share_right, task_of, world
 from tests.worlds import checkerboard, digest, federation, held, log_of, phones, resume, run, silos
 from veilrec import node, tensors, wire
-from veilrec.attacks.dlg import iDLG
+from veilrec.attacks.idlg import iDLG
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
 from veilrec.defences.adversary import Adversary

@@ -336,7 +336,7 @@ def changed_by(who: int, consent: float, rounds: int = 1) -> set[str]:
         for exchange in seen_of(fed_of(clients=clients_of(consent, log)), rounds):
             received = exchange.received
             for k, client in enumerate(received.cohort.tolist()):
-                sent[f"{exchange.round}: {client}"] = encode(one(received.values, k))
+                sent[f"{exchange.round}: {client}"] = encode(one(received.message, k))
             for k, owner in enumerate(received.posts.owner.tolist()):
                 post: Message = {name: value[k] for name, value in received.posts.values.items()}
                 sent[f"{exchange.round}: post of {owner}"] = encode(post)

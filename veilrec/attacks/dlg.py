@@ -1,16 +1,14 @@
-"""DLG and iDLG: read a label off the gradient of a classifier that devices upload.
+"""DLG: find the input and the label that have the gradient of a classifier which devices upload.
 
-Papers: Zhu, Liu and Han, "Deep Leakage from Gradients", NeurIPS 2019 (DLG); Zhao, Mopuri and Bilen,
-"iDLG: Improved Deep Leakage from Gradients", 2020 (iDLG); FedAU², AAAI 2026, §3.3 and §4.3.
+Papers: Zhu, Liu and Han, "Deep Leakage from Gradients", NeurIPS 2019 (DLG); FedAU², AAAI 2026, §3.3 and §4.3.
 Eq. (4) → DLG.reconstruct, Eq. (7) and (8) → components.
 
-Both find the label that the device trained its classifier on. A device that lies about it gives the lie
-away, and not the truth: against the truth the attack then scores as well as the lie does.
+It finds the label that the device trained its classifier on. A device that lies about it gives the lie away,
+and not the truth: against the truth the attack then scores as well as the lie does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,25 +16,15 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from veilrec.attack import Attack, Public, Seen, Task
-from veilrec.attacks.gradients import (
-    Slopes,
-    blocks,
-    check,
-    heads_of,
-    part_for,
-    recorded,
-    slopes,
-    source,
-    there,
-)
-from veilrec.attacks.heads import Head
+from veilrec.attack import Seen, Task
+from veilrec.attacks.gradients import Slopes, blocks, check, part_for, slopes
+from veilrec.attacks.heads import Head, OnGradient
 from veilrec.attacks.matching import LEAST, way_down
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.params import Params
 
-__all__ = ["DLG", "Replay", "components", "iDLG"]
+__all__ = ["DLG", "Replay", "components"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
 ON_GPU = 1 << 28  # values of gradients there, some gigabytes in all: a step costs the same for many users
@@ -52,42 +40,8 @@ class Replay(NamedTuple):
     correction: Tensor  # [users, classes] δ of Eq. (8)
 
 
-class _OnGradient(Attack):
-    """What the two share: they need a single user's gradient of a head with as many classes as the task."""
-
-    part: str
-    attribute: str
-
-    @property
-    def family(self) -> str:
-        return "gradient"
-
-    def answers(self, seen: Seen, task: Task) -> bool:
-        part = part_for(seen, self.part, task.attribute)
-        if seen.public is None or not there(seen, part) or self.attribute not in ("", task.attribute):
-            return False
-        return Head.of(seen.public, part).classes == task.classes
-
-    def refuses(self, public: Public | None, grants: Collection[str]) -> str:
-        if public is None or public.seats.shape[1] == 1:
-            return ""
-        return "a client's gradient is that of all its users together; attack a federation of phones"
-
-    def notes(self, seen: Seen) -> dict[str, Any]:
-        parts = heads_of(seen, self.part)
-        return {"gradient": ", ".join(dict.fromkeys(source(check(seen, part), part) for part in parts))}
-
-    def _head(self, seen: Seen, task: Task) -> Head:
-        part = part_for(seen, self.part, task.attribute)
-        head = Head.of(check(seen, part), part)
-        if head.classes != task.classes:
-            what = f'"{part}" tells {head.classes} classes apart, {task.attribute or "the task"} has'
-            raise BadInput("attack.part", f"{what} {task.classes}", "name the head of that attribute")
-        return head
-
-
 @dataclass(frozen=True)
-class DLG(_OnGradient):
+class DLG(OnGradient):
     """Look for an input and a label that have the user's gradient; the label found is the guess.
 
     Every user is a problem of its own, and a step of all of them is one batched call. Adam works number by
@@ -180,95 +134,6 @@ class DLG(_OnGradient):
             vector.grad, label.grad, _ = way(vector, label, keys.fold("step").fold(step))
             adam.step()
         return vector, label, way(vector, label, keys.fold("step").fold(self.steps))[2]
-
-
-@dataclass(frozen=True)
-class iDLG(_OnGradient):  # noqa: N801  # its paper writes it so
-    """The class whose row of the last layer's gradient has the least sum: exact for one user's cross-entropy.
-
-    The gradient by the logits is p − y, negative for the true class alone. A row of the last matrix's
-    gradient is that number times the layer's input, which a ReLU keeps from being negative; the bias's
-    gradient is the number itself, whatever the activation.
-
-    Attributes:
-        part: The classifier, a part of the model; where there is none of the name, the attribute's own:
-            ``adversary_gender``.
-        attribute: What it tells apart; "" for whatever has as many classes.
-        bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
-        uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
-            DSVAE does, one upload may mislead and several hardly do.
-        kept: Instead of the probe, read the uploads of training that were kept (`record`): all of a user's
-            vote. Of users who are in none of them it says nothing. It does not answer where the head's last
-            layer was not kept.
-    """
-
-    part: str = "adversary"
-    attribute: str = ""
-    bias: bool = True
-    uploads: int = 1
-    kept: bool = False
-
-    def __post_init__(self) -> None:
-        if self.uploads < 1:
-            raise BadInput("attack.uploads", f"{self.uploads} uploads", "give 1 or more")
-        if self.kept and self.uploads > 1:
-            raise BadInput("attack.uploads", "all that were kept are read", "leave it out")
-
-    def answers(self, seen: Seen, task: Task) -> bool:
-        able = super().answers(seen, task)
-        if not able or not self.kept or seen.kept is None:  # before any training nothing is kept yet
-            return able
-        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
-        return seen.kept.holds(f"{part}.{self._reads(head)}")
-
-    def notes(self, seen: Seen) -> dict[str, Any]:
-        rounds = [] if seen.kept is None else seen.kept.rounds
-        return {**super().notes(seen), **({"rounds": len(rounds)} if self.kept else {})}
-
-    def infer(self, seen: Seen, task: Task) -> Tensor:
-        if self.kept:
-            head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
-            found: Tensor = seen.once(("iDLG", part, self.bias), lambda: self._votes(seen, head, part))
-            return found
-        each = [self._told(seen, task, again) for again in range(self.uploads)]
-        return each[0] if len(each) == 1 else torch.stack([_scaled(one) for one in each]).mean(0)
-
-    def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
-        """``[users, classes]`` by one upload, which is made once for all draws of known users."""
-        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
-        key = ("iDLG", part, self.bias, again)
-        found: Tensor = seen.once(key, lambda: self._read(seen, head, part, again))
-        return found
-
-    def _read(self, seen: Seen, head: Head, part: str, again: int) -> Tensor:
-        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
-        for user, _, gradient in slopes(seen, part, again):
-            scores[user.cpu()] = self._scores(head, gradient)
-        return scores
-
-    def _votes(self, seen: Seen, head: Head, part: str) -> Tensor:
-        """``[users, classes]`` the sum over all uploads that were kept."""
-        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
-        for user, _, gradient in recorded(seen, part, [self._reads(head)]):
-            scores.index_add_(0, user, _scaled(self._scores(head, gradient)))
-        return scores
-
-    def _reads(self, head: Head) -> str:
-        """The one weight of the head whose gradient tells."""
-        return head.last.bias if self.bias and head.last.bias else head.last.weight
-
-    def _scores(self, head: Head, gradient: Params) -> Tensor:
-        """``[n, classes]`` against the mean of the rows: a score read alone, as by AUC, has heard of all."""
-        told = gradient[self._reads(head)]
-        sums = (
-            (told[:, : head.classes] if told.dim() == 2 else head.class_rows(gradient).sum(2)).double().cpu()
-        )
-        return sums.mean(1, keepdim=True) - sums
-
-
-def _scaled(one: Tensor) -> Tensor:
-    """Unscaled, an upload with a long gradient would outvote several with short ones."""
-    return one / one.abs().amax(1, keepdim=True).clamp(min=LEAST)
 
 
 def components(

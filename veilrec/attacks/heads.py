@@ -1,7 +1,8 @@
-"""Heads: a classifier on a user's vector that is a part of the model, as whoever runs the server knows it."""
+"""Heads: a classifier on a user's vector that is a part of the model, and attacks on its gradient."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from veilrec.attack import Public
+from veilrec.attack import Attack, Public, Seen, Task
+from veilrec.attacks.gradients import check, heads_of, part_for, source, there
 from veilrec.errors import BadInput
 from veilrec.keys import Keys
 from veilrec.params import Params
@@ -116,3 +118,37 @@ class Head:
         A last layer with more outputs than there are classes gives means first, then spreads (FedAU², §4.3).
         """
         return self.last.rows(gradient)[:, : self.classes]
+
+
+class OnGradient(Attack):
+    """What DLG and iDLG share: both need one user's gradient of a head with as many classes as the task."""
+
+    part: str
+    attribute: str
+
+    @property
+    def family(self) -> str:
+        return "gradient"
+
+    def answers(self, seen: Seen, task: Task) -> bool:
+        part = part_for(seen, self.part, task.attribute)
+        if seen.public is None or not there(seen, part) or self.attribute not in ("", task.attribute):
+            return False
+        return Head.of(seen.public, part).classes == task.classes
+
+    def refuses(self, public: Public | None, grants: Collection[str]) -> str:
+        if public is None or public.seats.shape[1] == 1:
+            return ""
+        return "a client's gradient is that of all its users together; attack a federation of phones"
+
+    def notes(self, seen: Seen) -> dict[str, Any]:
+        parts = heads_of(seen, self.part)
+        return {"gradient": ", ".join(dict.fromkeys(source(check(seen, part), part) for part in parts))}
+
+    def _head(self, seen: Seen, task: Task) -> Head:
+        part = part_for(seen, self.part, task.attribute)
+        head = Head.of(check(seen, part), part)
+        if head.classes != task.classes:
+            what = f'"{part}" tells {head.classes} classes apart, {task.attribute or "the task"} has'
+            raise BadInput("attack.part", f"{what} {task.classes}", "name the head of that attribute")
+        return head

@@ -51,13 +51,27 @@ class Membership(Pairs):
         row, change = value.row, _moved(public, exchange, name, value)  # [c, r], [c, r, d]
         norm = change.square().sum(-1).sqrt()
         told = exchange.received.examples
-        expected = _expected(row >= 0, spec.table, public.draws) if told is None else told
+        expected = told if told is not None else self._expected(public, name, row >= 0, spec.table)
         score = {"rows": lambda: (norm > 0).float(), "norms": lambda: norm}.get(
             self.by, lambda: _side(change, row >= 0, expected)
         )()
         found = score.new_zeros(len(row), spec.table + 1)
         found.scatter_(1, torch.where(row < 0, spec.table, row), score)
         return found[:, :-1]
+
+    def _expected(self, public: Public, name: str, there: Tensor, items: int) -> Tensor:
+        """``[c]`` 0 where a user should have fewer touched rows than drawn ones, `items` where more.
+
+        Were half of the r rows touched, draws · r/2 draws among the others would hit
+        (items − r/2)(1 − exp(−draws · (r/2) / (items − r/2))) of them: more than r/2 only if fewer are
+        touched. Whoever sends a whole table tells nothing by its length.
+        """
+        rows = there.sum(1)
+        if name in public.whole:
+            return torch.full_like(rows, 0 if public.draws > 1 else items)
+        half, others = rows / 2, (items - rows / 2).clamp(min=1)
+        drawn = others * (1 - torch.exp(-public.draws * half / others))
+        return torch.where(drawn > half, 0, items)
 
 
 def _moved(public: Public, exchange: Exchange, name: str, value: Rows) -> Tensor:
@@ -73,20 +87,6 @@ def _moved(public: Public, exchange: Exchange, name: str, value: Rows) -> Tensor
 def _table(exchange: Exchange, name: str) -> Tensor:
     sent = exchange.sent.all[name]
     return sent.reshape(len(sent), -1)
-
-
-def _expected(there: Tensor, items: int, draws: int) -> Tensor:
-    """``[c]`` 0 where a user should have fewer touched rows than drawn ones, `items` where more.
-
-    Were half of the r rows touched, draws · r/2 draws among the others would hit
-    (items − r/2)(1 − exp(−draws · (r/2) / (items − r/2))) of them: more than r/2 only if fewer are touched.
-    Whoever sends a whole table tells nothing by its length.
-    """
-    rows = there.sum(1)
-    half, others = rows / 2, (items - rows / 2).clamp(min=1)
-    drawn = others * (1 - torch.exp(-draws * half / others))
-    fewer = torch.where(rows < items, drawn > half, draws > 1)
-    return torch.where(fewer, 0, items)
 
 
 def _side(change: Tensor, there: Tensor, expected: Tensor) -> Tensor:

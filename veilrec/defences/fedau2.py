@@ -7,7 +7,7 @@ Eqs. (3) and (5) → `penalty`, Eq. (6) and the binary trigger below it → `_st
 `randomised` is ours, and not in the paper.
 
 The adversary is trained by everybody on the own label and averaged like the recommender. Its gradient leaves
-the device, and with it what it tells of the label: see `attacks/dlg.py`. It also tells the user's vector, to
+the device, and with it what it tells of the label: see `attacks/idlg.py`. It also tells the user's vector, to
 the last digit: a column of the first matrix's gradient, divided by that of its bias, is the vector, whatever
 noise the last layer draws (`attacks/recovered.py`). A private vector is not private with the defence.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,16 @@ class Examiner:
         along = Along.of(data, threat, seed) if threat.along else None
         return cls(data, [own, *others] if threat.own or attacks else others, seed, along)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Federation, kept: Collection[str] = ()) -> None:
         """Find out before any training whether there is anything to attack, and anything to attack it with.
 
+        Args:
+            federation: That will be trained.
+            kept: The weights of which rounds of training will be kept.
+
         Raises:
-            BadInput: Where an attribute is unknown, too few users have a label, or no attack can look.
+            BadInput: Where an attribute is unknown, too few users have a label, no attack can look, or one
+                reads rounds that will not be kept.
         """
         people, known = People.of(self.data).sharing(federation.clients), public(federation)
         there = torch.zeros(self.data.n_users, dtype=torch.bool)
@@ -73,7 +78,7 @@ class Examiner:
             draws = itertools.product(goals, range(one.threat.repeats))
             trials = [trial_of(goal, one.threat, people.tags, self.seed, repeat) for goal, repeat in draws]
             for name, attack in fitting(one, known).items():
-                _check_answers(name, attack, known, trials)
+                _check_answers(name, attack, known, trials, kept)
 
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
@@ -114,7 +119,9 @@ def _with(one: Audit, threat: Threat) -> Audit:
     return replace(one, threat=replace(one.threat, by_part=one.threat.by_part and threat.by_part))
 
 
-def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Trial]) -> None:
+def _check_answers(
+    name: str, attack: Attack, known: Public, trials: Sequence[Trial], kept: Collection[str]
+) -> None:
     """Refuse an attack that has nothing to say about any attribute, as one on a part that is not there."""
     blind = Seen(known, lambda *parts: iter(()))
     for entry, one in attack.unfold().items():
@@ -122,3 +129,7 @@ def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Tr
             goals = ", ".join(dict.fromkeys(trial.goal.name for trial in trials))
             what = f"can say nothing about {goals}"
             raise BadInput(f"attack {entry or name}", what, "check its part and its attribute, or drop it")
+        wanted = [weight for trial in trials for weight in one.keeps(blind, trial.task)]
+        if missing := [weight for weight in wanted if weight not in kept]:
+            what = f'"{missing[0]}" is not kept, and attack {entry or name} reads it'
+            raise BadInput("record.parts", what, "name it there, or drop the attack")

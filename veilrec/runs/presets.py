@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from veilrec.attacks.attribute import AttributeInference
-from veilrec.attacks.dlg import DLG, iDLG
+from veilrec.attacks.dlg import DLG
+from veilrec.attacks.idlg import iDLG
 from veilrec.attacks.item_nets import ItemNets
 from veilrec.attacks.one_hot import ColumnNorms
 from veilrec.errors import BadInput, nearest

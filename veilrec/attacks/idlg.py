@@ -1,0 +1,121 @@
+"""iDLG: read a label off the last layer's gradient of a classifier that devices upload.
+
+Papers: Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from Gradients", 2020; FedAU², AAAI 2026, §4.3.
+
+Like DLG it finds the label that the device trained its classifier on, be it the truth or not. Nothing is
+searched: it is a sum over each row. Several uploads of a user vote, be they made from one state or kept of
+training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import Seen, Task
+from veilrec.attacks.gradients import check, part_for, recorded, slopes
+from veilrec.attacks.heads import Head, OnGradient
+from veilrec.attacks.matching import LEAST
+from veilrec.errors import BadInput
+from veilrec.params import Params
+
+__all__ = ["iDLG"]
+
+
+@dataclass(frozen=True)
+class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
+    """The class whose row of the last layer's gradient has the least sum: exact for one user's cross-entropy.
+
+    The gradient by the logits is p − y, negative for the true class alone. A row of the last matrix's
+    gradient is that number times the layer's input, which a ReLU keeps from being negative; the bias's
+    gradient is the number itself, whatever the activation.
+
+    Attributes:
+        part: The classifier, a part of the model; where there is none of the name, the attribute's own:
+            ``adversary_gender``.
+        attribute: What it tells apart; "" for whatever has as many classes.
+        bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
+        uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
+            DSVAE does, one upload may mislead and several hardly do.
+        kept: Instead of the probe, read the uploads of training that were kept (`record`): all of a user's
+            vote. Users who are in none of them are guessed blindly, and counted in the notes.
+    """
+
+    part: str = "adversary"
+    attribute: str = ""
+    bias: bool = True
+    uploads: int = 1
+    kept: bool = False
+
+    def __post_init__(self) -> None:
+        if self.uploads < 1:
+            raise BadInput("attack.uploads", f"{self.uploads} uploads", "give 1 or more")
+        if self.kept and self.uploads > 1:
+            raise BadInput("attack.uploads", "all that were kept are read", "leave it out")
+
+    def keeps(self, seen: Seen, task: Task) -> list[str]:
+        if not self.kept or not self.answers(seen, task):
+            return []
+        return [f"{part_for(seen, self.part, task.attribute)}.{self._reads(self._head(seen, task))}"]
+
+    def notes(self, seen: Seen) -> dict[str, Any]:
+        if not self.kept or seen.kept is None or seen.public is None:
+            return super().notes(seen)
+        rounds = seen.kept.rounds
+        clients = torch.cat([seen.kept.cohort(round) for round in rounds]).unique()
+        missing = seen.public.n_users - len(clients)  # a client is a phone: `check`
+        return {**super().notes(seen), "rounds": len(rounds), **({"blank": missing} if missing else {})}
+
+    def infer(self, seen: Seen, task: Task) -> Tensor:
+        if self.kept:
+            return self._voted(seen, task)
+        each = [self._told(seen, task, again) for again in range(self.uploads)]
+        return each[0] if len(each) == 1 else torch.stack([_scaled(one) for one in each]).mean(0)
+
+    def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
+        """``[users, classes]`` by one upload, which is made once for all draws of known users."""
+        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+        key = ("iDLG", part, self.bias, again)
+        found: Tensor = seen.once(key, lambda: self._read(seen, head, part, again))
+        return found
+
+    def _read(self, seen: Seen, head: Head, part: str, again: int) -> Tensor:
+        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
+        for user, _, gradient in slopes(seen, part, again):
+            scores[user.cpu()] = self._scores(head, gradient)
+        return scores
+
+    def _voted(self, seen: Seen, task: Task) -> Tensor:
+        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+        if seen.kept is None or not all(map(seen.kept.holds, self.keeps(seen, task))):
+            fix = "train again with [record] last above 0, and the head among its parts"
+            raise BadInput("record", f'no round of training was kept with what "{part}" got', fix)
+        found: Tensor = seen.once(("iDLG", part, self.bias), lambda: self._votes(seen, head, part))
+        return found
+
+    def _votes(self, seen: Seen, head: Head, part: str) -> Tensor:
+        """``[users, classes]`` the sum over all uploads that were kept."""
+        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
+        for user, _, gradient in recorded(seen, part, [self._reads(head)]):
+            scores.index_add_(0, user, _scaled(self._scores(head, gradient)))
+        return scores
+
+    def _reads(self, head: Head) -> str:
+        """The one weight of the head whose gradient tells."""
+        return head.last.bias if self.bias and head.last.bias else head.last.weight
+
+    def _scores(self, head: Head, gradient: Params) -> Tensor:
+        """``[n, classes]`` against the mean of the rows: a score read alone, as by AUC, has heard of all."""
+        told = gradient[self._reads(head)]
+        sums = (
+            (told[:, : head.classes] if told.dim() == 2 else head.class_rows(gradient).sum(2)).double().cpu()
+        )
+        return sums.mean(1, keepdim=True) - sums
+
+
+def _scaled(one: Tensor) -> Tensor:
+    """Unscaled, an upload with a long gradient would outvote several with short ones."""
+    return one / one.abs().amax(1, keepdim=True).clamp(min=LEAST)
