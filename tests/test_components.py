@@ -72,7 +72,8 @@ def test_dlg_has_a_prediction_and_a_correction_and_others_have_none() -> None:
     assert "components" not in entries["iDLG"]["notes"]
     for name in ("DLG", "DLG-tries"):
         parts = entries[name]["notes"]["components"]
-        assert 0 <= parts["predicted"]["value"] <= 1
+        found_label = parts["predicted"]["value"] - parts["correction"]["value"]  # Eq. (7), of the true class
+        assert found_label == pytest.approx(1, abs=0.06)
         assert parts["correction"]["median"] < 0  # p − y of the truth
     for entry in entries.values():  # classes are levelled: the share of labels found is both
         scores = entry["scores"]
