@@ -1,7 +1,8 @@
-"""iDLG on the uploads of training that were kept: all of a user's vote, and the votes are counted by hand."""
+"""DLG and iDLG on the uploads of training that were kept: the newest one, and the votes of all, by hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from tests.attacks.heads import share_right, task_of, world
 from tests.worlds import federation, phones
 from veilrec.attack import Seen
+from veilrec.attacks.dlg import DLG
 from veilrec.attacks.idlg import iDLG
 from veilrec.cli import app
 from veilrec.defences.fedau2 import FedAU2
@@ -80,6 +82,33 @@ def test_only_the_rounds_that_were_kept_are_read(tmp_path: Path) -> None:
     counts = [iDLG(kept=True).infer(seen, task_of(USERS)).abs().amax(1).max() for seen in (all_of_it, some)]
     assert counts[0] <= 8 + 1e-9
     assert 1 <= counts[1] <= 3 + 1e-9
+
+
+def test_dlg_matches_the_last_upload_that_was_kept(tmp_path: Path) -> None:
+    """Each user's newest one, against the weights of its round: as a probe of that round is matched."""
+    attack = DLG(starts=(0.3,), steps=20, kept=True)
+    seen, lived = seen_of(tmp_path, Record(("adversary_gender",), 5), rounds=5, cohort=0.5)
+    found = attack.reconstruct(seen, task_of(USERS))
+    newest = {k: e for e in lived for k in e.received.cohort.tolist()}
+    assert 0 < len(newest) <= USERS
+    for client in (next(iter(newest)), next(reversed(newest))):
+        one = newest[client]
+        alone = Seen(seen.public, lambda *_, one=one: iter([one]))
+        again = replace(attack, kept=False).reconstruct(alone, task_of(USERS))
+        assert torch.allclose(found.label[client], again.label[client], atol=1e-5)
+        assert torch.allclose(found.mismatch[client], again.mismatch[client], rtol=1e-4)
+    never = [user for user in range(USERS) if user not in newest]
+    assert all(found.mismatch[user] == torch.inf for user in never)
+    assert len({e.round for e in newest.values()}) > 1
+
+
+def test_dlg_asks_for_the_whole_head(tmp_path: Path) -> None:
+    seen, _ = seen_of(tmp_path, Record((LAST,), 2), rounds=2)
+    wanted = DLG(kept=True).keeps(seen, task_of(USERS))
+    assert LAST in wanted
+    assert len(wanted) > 1
+    with pytest.raises(BadInput, match="no round of training was kept"):
+        DLG(kept=True).infer(seen, task_of(USERS))
 
 
 def test_users_who_are_in_no_round_are_counted(tmp_path: Path) -> None:

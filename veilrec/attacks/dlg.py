@@ -9,6 +9,7 @@ and not the truth: against the truth the attack then scores as well as the lie d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Seen, Task
-from veilrec.attacks.gradients import Slopes, blocks, check, part_for, slopes
+from veilrec.attacks.gradients import Slopes, blocks, check, part_for, recorded, slopes
 from veilrec.attacks.heads import Head, OnGradient
 from veilrec.attacks.matching import LEAST, way_down
 from veilrec.errors import BadInput
@@ -58,6 +59,7 @@ class DLG(OnGradient):
         enough: No further try where ‖∇W′ − ∇W‖² is below this share of ‖∇W‖².
         soft_label: The label is a softmax of what is searched, as in the DLG paper; or is it, raw.
         seed: Of the first inputs and labels.
+        kept: Instead of the probe, match each user's last upload of training that was kept (`record`).
     """
 
     part: str = "adversary"
@@ -68,6 +70,7 @@ class DLG(OnGradient):
     enough: float = 0.01
     soft_label: bool = True
     seed: int = 0
+    kept: bool = False
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -88,6 +91,7 @@ class DLG(OnGradient):
 
         Nobody's label is needed, so one search serves every draw of known users.
         """
+        self._check_kept(seen, task)
         head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
         found: Replay = seen.once((self, part), lambda: self._everyone(seen, head, part))
         return found
@@ -98,11 +102,27 @@ class DLG(OnGradient):
         shapes = {"vector": (n, dim), "mismatch": (n,)}
         found = Replay(*(torch.zeros(shapes.get(name, (n, classes))) for name in Replay._fields))
         found.mismatch.fill_(torch.inf)
-        values = sum(weight.numel() for weight in head.module.parameters())
-        for block in blocks(slopes(seen, part), BLOCK, max(1, ON_GPU // values)):
+        for block in self._blocks(seen, head, part):
             for whole, some in zip(found, self._tries(head, block), strict=True):
                 whole[block.user.cpu()] = some.to(whole)
         return found
+
+    def _blocks(self, seen: Seen, head: Head, part: str) -> Iterator[Slopes]:
+        """All users, some at a time, each once; those of a block were sent the same weights."""
+        values = sum(weight.numel() for weight in head.module.parameters())
+        sizes = BLOCK, max(1, ON_GPU // values)
+        if not self.kept:
+            yield from blocks(slopes(seen, part), *sizes)
+            return
+        done = torch.zeros(check(seen, part).n_users, dtype=torch.bool)
+        for user, weights, gradient in recorded(seen, part, self.looks_at(head)):
+            new = ~done[user]
+            done[user] = True
+            fresh = Slopes(user[new], weights, {name: slope[new] for name, slope in gradient.items()})
+            yield from blocks([fresh], *sizes)
+
+    def looks_at(self, head: Head) -> list[str]:
+        return [name for name, _ in head.module.named_parameters()]
 
     def _tries(self, head: Head, block: Slopes) -> Replay:
         """Try after try, for those who are not matched well enough yet."""

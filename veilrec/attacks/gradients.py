@@ -45,15 +45,13 @@ def slopes(seen: Seen, part: str, again: int = 0) -> Iterator[Slopes]:
 
 
 def recorded(seen: Seen, part: str, names: Collection[str]) -> Iterator[Slopes]:
-    """The gradients of some weights of a part in the rounds of training that were kept, oldest first.
-
-    The weights that were sent are left out: they differ from round to round.
-    """
+    """The gradients of some weights of a part in the rounds of training that were kept, newest first."""
     public = check(seen, part)
-    rounds = [] if seen.kept is None else seen.kept.rounds
+    rounds = [] if seen.kept is None else seen.kept.rounds[::-1]
     for exchange in (chunk for round in rounds for chunk in seen.kept.chunks(round)):  # type: ignore[union-attr]
+        weights = {name: exchange.sent.all[f"{part}.{name}"] for name in names}
         gradient = {name: slope_of(public, part, f"{part}.{name}", exchange) for name in names}
-        yield Slopes(public.seats[exchange.received.cohort.cpu(), 0], {}, gradient)
+        yield Slopes(public.seats[exchange.received.cohort, 0], weights, gradient)
 
 
 def blocks(chunks: Iterable[Slopes], on_cpu: int, on_gpu: int) -> Iterator[Slopes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -121,10 +122,19 @@ class Head:
 
 
 class OnGradient(Attack):
-    """What DLG and iDLG share: both need one user's gradient of a head with as many classes as the task."""
+    """What DLG and iDLG share: both need one user's gradient of a head with as many classes as the task.
+
+    With `kept` it is read in the rounds of training that were kept, and not in the probe. Users who are in
+    none of them are guessed blindly, and counted in the notes.
+    """
 
     part: str
     attribute: str
+    kept: bool
+
+    @abstractmethod
+    def looks_at(self, head: Head) -> list[str]:
+        """The weights of the head whose gradients it looks at."""
 
     @property
     def family(self) -> str:
@@ -143,7 +153,25 @@ class OnGradient(Attack):
 
     def notes(self, seen: Seen) -> dict[str, Any]:
         parts = heads_of(seen, self.part)
-        return {"gradient": ", ".join(dict.fromkeys(source(check(seen, part), part) for part in parts))}
+        told = {"gradient": ", ".join(dict.fromkeys(source(check(seen, part), part) for part in parts))}
+        if not self.kept or seen.kept is None or seen.public is None:
+            return told
+        clients = torch.cat([seen.kept.cohort(round) for round in seen.kept.rounds]).unique()
+        missing = seen.public.n_users - len(clients)  # a client is a phone: `check`
+        return {**told, "rounds": len(seen.kept.rounds), **({"blank": missing} if missing else {})}
+
+    def keeps(self, seen: Seen, task: Task) -> list[str]:
+        if not self.kept or not self.answers(seen, task):
+            return []
+        part = part_for(seen, self.part, task.attribute)
+        return [f"{part}.{name}" for name in self.looks_at(self._head(seen, task))]
+
+    def _check_kept(self, seen: Seen, task: Task) -> None:
+        """Refuse where it should read kept rounds, and there are none with all that it looks at."""
+        wanted = self.keeps(seen, task)
+        if wanted and (seen.kept is None or not all(map(seen.kept.holds, wanted))):
+            fix = "train again with [record] last above 0, and the head among its parts"
+            raise BadInput("record", f'no round of training was kept with all of "{wanted[0]}"', fix)
 
     def _head(self, seen: Seen, task: Task) -> Head:
         part = part_for(seen, self.part, task.attribute)

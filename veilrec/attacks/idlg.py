@@ -10,7 +10,6 @@ training.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +40,7 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
         uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
             DSVAE does, one upload may mislead and several hardly do.
         kept: Instead of the probe, read the uploads of training that were kept (`record`): all of a user's
-            vote. Users who are in none of them are guessed blindly, and counted in the notes.
+            vote.
     """
 
     part: str = "adversary"
@@ -55,19 +54,6 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
             raise BadInput("attack.uploads", f"{self.uploads} uploads", "give 1 or more")
         if self.kept and self.uploads > 1:
             raise BadInput("attack.uploads", "all that were kept are read", "leave it out")
-
-    def keeps(self, seen: Seen, task: Task) -> list[str]:
-        if not self.kept or not self.answers(seen, task):
-            return []
-        return [f"{part_for(seen, self.part, task.attribute)}.{self._reads(self._head(seen, task))}"]
-
-    def notes(self, seen: Seen) -> dict[str, Any]:
-        if not self.kept or seen.kept is None or seen.public is None:
-            return super().notes(seen)
-        rounds = seen.kept.rounds
-        clients = torch.cat([seen.kept.cohort(round) for round in rounds]).unique()
-        missing = seen.public.n_users - len(clients)  # a client is a phone: `check`
-        return {**super().notes(seen), "rounds": len(rounds), **({"blank": missing} if missing else {})}
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
         if self.kept:
@@ -89,30 +75,26 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
         return scores
 
     def _voted(self, seen: Seen, task: Task) -> Tensor:
+        self._check_kept(seen, task)
         head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
-        if seen.kept is None or not all(map(seen.kept.holds, self.keeps(seen, task))):
-            fix = "train again with [record] last above 0, and the head among its parts"
-            raise BadInput("record", f'no round of training was kept with what "{part}" got', fix)
         found: Tensor = seen.once(("iDLG", part, self.bias), lambda: self._votes(seen, head, part))
         return found
 
     def _votes(self, seen: Seen, head: Head, part: str) -> Tensor:
         """``[users, classes]`` the sum over all uploads that were kept."""
         scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
-        for user, _, gradient in recorded(seen, part, [self._reads(head)]):
+        for user, _, gradient in recorded(seen, part, self.looks_at(head)):
             scores.index_add_(0, user, _scaled(self._scores(head, gradient)))
         return scores
 
-    def _reads(self, head: Head) -> str:
-        """The one weight of the head whose gradient tells."""
-        return head.last.bias if self.bias and head.last.bias else head.last.weight
+    def looks_at(self, head: Head) -> list[str]:
+        return [head.last.bias if self.bias and head.last.bias else head.last.weight]
 
     def _scores(self, head: Head, gradient: Params) -> Tensor:
         """``[n, classes]`` against the mean of the rows: a score read alone, as by AUC, has heard of all."""
-        told = gradient[self._reads(head)]
-        sums = (
-            (told[:, : head.classes] if told.dim() == 2 else head.class_rows(gradient).sum(2)).double().cpu()
-        )
+        told = gradient[self.looks_at(head)[0]]
+        rows = told[:, : head.classes] if told.dim() == 2 else head.class_rows(gradient).sum(2)
+        sums = rows.double().cpu()
         return sums.mean(1, keepdim=True) - sums
 
 

@@ -109,6 +109,12 @@ PRESETS = {
         LEVELLED,
         {"iDLG-kept": iDLG(kept=True), "iDLG": iDLG()},
     ),
+    # FedAU²'s DLG on each user's last upload of training: the whole head must be kept.
+    "dlg-recorded": Audit(
+        "dlg-recorded",
+        LEVELLED,
+        {"DLG-kept": DLG(starts=(1.0,), soft_label=False, kept=True)},
+    ),
 }
 
 
