@@ -40,7 +40,6 @@ class Public:
         device: Where an attacker computes: where the federation does.
         plain: Whether devices step by plain SGD, at one rate or at one for each part.
         draws: How many untouched items a device draws for each of its events in a round.
-        whole: Tables of which every device sends all rows, so that their number tells nothing.
     """
 
     model: Recommender
@@ -53,7 +52,6 @@ class Public:
     device: str = "cpu"
     plain: bool = False
     draws: int = 1
-    whole: Collection[str] = ()
 
     @property
     def vectors(self) -> list[str]:

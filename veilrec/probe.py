@@ -60,7 +60,6 @@ def public(federation: Federation) -> Public:
         device=str(federation.keys.value.device),
         plain=plain,
         draws=plan.negatives * plan.epochs,
-        whole={m.name for m in federation.defence.declares(model, protocol) if m.rows == "all"},
     )
 
 

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from tests.contract import Case, cases
 from tests.hooks import Classifying
 from tests.worlds import checkerboard, federation, phones
-from veilrec.attack import Seen, Task
+from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.random_guess import RandomGuess
 from veilrec.interactions import id_hashes
 from veilrec.keys import Keys
+from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
+from veilrec.models.fedrap import FedRAP
 from veilrec.probe import see
 from veilrec.threat import Threat
 
 EVERY = pytest.mark.parametrize("case", cases("attacks"), ids=str)
 
 
+GRANTS = "interactions", "user_vectors", "tables"
+
+
 @pytest.fixture(scope="module")
 def seen() -> Seen:
     """What the server sees of a world in which gender is written all over the uploads."""
-    clients = phones(checkerboard(48))
-    fed = federation(clients, FedMF(48, 1, dim=4, user="exposed"), None, Classifying(), lr=1.0)
-    return see(fed, fed.run(fed.start(), rounds=3), ("interactions", "user_vectors"))
+    return seen_of(FedMF(48, 1, dim=4, user="exposed"))
+
+
+@pytest.fixture(scope="module")
+def worlds(seen: Seen) -> tuple[Seen, Seen]:
+    """That one, and one in which devices keep item tables of their own."""
+    return seen, seen_of(FedRAP(48, 1, dim=4))
+
+
+def seen_of(model: Recommender) -> Seen:
+    fed = federation(phones(checkerboard(48)), model, None, Classifying(), lr=1.0)
+    return see(fed, fed.run(fed.start(), rounds=3), GRANTS)
+
+
+def fitting(case: Case, worlds: tuple[Seen, Seen]) -> Iterator[tuple[Attack, Seen]]:
+    """All that an entry unfolds to, each in the first world that it does not refuse."""
+    for attack in case.build().unfold().values():
+        yield attack, next(seen for seen in worlds if not attack.refuses(seen.public, GRANTS))
 
 
 def task(share: float = 0.5) -> Task:
@@ -34,40 +56,41 @@ def task(share: float = 0.5) -> Task:
 
 
 @EVERY
-def test_scores_every_class_for_everyone(case: Case, seen: Seen) -> None:
-    for attack in case.build().unfold().values():
+def test_scores_every_class_for_everyone(case: Case, worlds: tuple[Seen, Seen]) -> None:
+    for attack, seen in fitting(case, worlds):
         scores = attack.infer(seen, task())
         assert scores.shape == (48, 2)
         assert scores.isfinite().all()
 
 
 @EVERY
-def test_the_same_again(case: Case, seen: Seen) -> None:
-    for attack in case.build().unfold().values():
+def test_the_same_again(case: Case, worlds: tuple[Seen, Seen]) -> None:
+    for attack, seen in fitting(case, worlds):
         assert torch.equal(attack.infer(seen, task()), attack.infer(seen, task()))
 
 
 @EVERY
-def test_many_tasks_are_each_alone(case: Case, seen: Seen) -> None:
-    for attack in case.build().unfold().values():
+def test_many_tasks_are_each_alone(case: Case, worlds: tuple[Seen, Seen]) -> None:
+    for attack, seen in fitting(case, worlds):
         both = attack.infer_all(seen, [task(), task(0.25)])
         for one, own in zip(both, (task(), task(0.25)), strict=True):
             assert torch.allclose(one, attack.infer(seen, own), atol=1e-4)
 
 
 @EVERY
-def test_leaves_what_it_is_given_alone(case: Case, seen: Seen) -> None:
+def test_leaves_what_it_is_given_alone(case: Case, worlds: tuple[Seen, Seen]) -> None:
     given = task()
     before = given.known.clone()
-    case.build().infer(seen, given)
-    assert torch.equal(given.known, before)
+    for attack, seen in fitting(case, worlds):
+        attack.infer(seen, given)
+        assert torch.equal(given.known, before)
 
 
 @EVERY
-def test_copes_with_a_class_that_nobody_is_known_to_have(case: Case, seen: Seen) -> None:
+def test_copes_with_a_class_that_nobody_is_known_to_have(case: Case, worlds: tuple[Seen, Seen]) -> None:
     given = task()
     rare = given._replace(known=torch.where(given.known == 1, -1, given.known))
-    for attack in case.build().unfold().values():
+    for attack, seen in fitting(case, worlds):
         assert attack.infer(seen, rare).isfinite().all()
 
 

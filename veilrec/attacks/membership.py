@@ -51,7 +51,7 @@ class Membership(Pairs):
         row, change = value.row, _moved(public, exchange, name, value)  # [c, r], [c, r, d]
         norm = change.square().sum(-1).sqrt()
         told = exchange.received.examples
-        expected = told if told is not None else self._expected(public, name, row >= 0, spec.table)
+        expected = told if told is not None else self._expected(public, row >= 0, spec.table)
         score = {"rows": lambda: (norm > 0).float(), "norms": lambda: norm}.get(
             self.by, lambda: _side(change, row >= 0, expected)
         )()
@@ -59,19 +59,19 @@ class Membership(Pairs):
         found.scatter_(1, torch.where(row < 0, spec.table, row), score)
         return found[:, :-1]
 
-    def _expected(self, public: Public, name: str, there: Tensor, items: int) -> Tensor:
+    def _expected(self, public: Public, there: Tensor, items: int) -> Tensor:
         """``[c]`` 0 where a user should have fewer touched rows than drawn ones, `items` where more.
 
         Were half of the r rows touched, draws · r/2 draws among the others would hit
         (items − r/2)(1 − exp(−draws · (r/2) / (items − r/2))) of them: more than r/2 only if fewer are
-        touched. Whoever sends a whole table tells nothing by its length.
+        touched. Where all items go up, as under noise on all rows, r tells nothing; few users touch more
+        than half of all there is, but with one draw an event no more are drawn than touched.
         """
         rows = there.sum(1)
-        if name in public.whole:
-            return torch.full_like(rows, 0 if public.draws > 1 else items)
         half, others = rows / 2, (items - rows / 2).clamp(min=1)
         drawn = others * (1 - torch.exp(-public.draws * half / others))
-        return torch.where(drawn > half, 0, items)
+        fewer = torch.where(rows < items, drawn > half, public.draws > 1)
+        return torch.where(fewer, 0, items)
 
 
 def _moved(public: Public, exchange: Exchange, name: str, value: Rows) -> Tensor:
