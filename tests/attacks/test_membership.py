@@ -58,8 +58,8 @@ def test_the_smaller_side_of_the_line_is_the_touched_one(gradients: bool) -> Non
 @pytest.mark.parametrize(
     ("draws", "told", "items", "touched"),
     [
-        (2, None, 8, [0, 5]),  # half of 5 rows, 5 draws among 5.5 others: 3.3 of them, more than 2.5
-        (1, None, 8, [2, 3, 6]),  # 2.5 draws hit 2.0 of them: more are touched
+        (2, None, 8, [0, 5]),  # 2 events, 4 draws among 6 others: 3 rows are no wonder
+        (1, None, 8, [2, 3, 6]),  # 2 draws cannot hit 3
         (2, 3, 8, [2, 3, 6]),  # the upload says it
         (1, 2, 8, [0, 5]),
         (0, None, 8, [2, 3, 6]),
@@ -88,6 +88,27 @@ def test_noise_on_all_rows_uploads_all_items() -> None:
         sent = exchange.received.values["item"]
         assert isinstance(sent, Rows)
         assert bool(((sent.row >= 0).sum(1) == 200).all())
+
+
+@pytest.mark.parametrize(
+    ("touched", "drawn", "draws", "items"),
+    [
+        (100, 346, 4, 1682),  # the usual: far fewer
+        (740, 900, 4, 1682),  # just below half of the catalogue
+        (1200, 480, 4, 1682),  # 480 events hit 956 of 1,202 others, not 1,200 of them
+        (2314, 1390, 4, 3706),
+        (100, 97, 1, 1682),  # one draw each: no more drawn than touched
+    ],
+)
+def test_how_many_others_so_few_events_can_have_drawn(
+    touched: int, drawn: int, draws: int, items: int
+) -> None:
+    """Rows along one line, the touched ones first: whichever way round it lies, they are found."""
+    for sign in (1.0, -1.0):
+        step = torch.cat([torch.full((touched, 1), sign), torch.full((drawn, 1), -sign)])
+        rows = Rows(torch.arange(touched + drawn)[None], -step[None])
+        scores = Membership("direction").pairs(*upload(rows, items, draws=draws))[0]
+        assert (scores > 0).nonzero().squeeze(1).tolist() == list(range(touched))
 
 
 def test_auc_per_user_by_hand() -> None:

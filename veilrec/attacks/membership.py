@@ -28,8 +28,8 @@ class Membership(Pairs):
     Attributes:
         by: ``rows``: whether the item's row was sent, or changed, at all. ``norms``: how far it moved.
             ``direction``: where it moved. Touched items are pulled to the user and negatives pushed away, so
-            their changes point to opposite sides of one line. Which side is the touched one its number of
-            rows tells: how many events are behind an upload is told with it, or follows from how many
+            their changes point to opposite sides of one line. Which side is the touched one the numbers of
+            rows tell: how many events are behind an upload is told with it, or follows from how many
             untouched items are drawn for each.
     """
 
@@ -49,29 +49,20 @@ class Membership(Pairs):
         assert isinstance(value, Rows)
         assert spec.table is not None
         row, change = value.row, _moved(public, exchange, name, value)  # [c, r], [c, r, d]
-        norm = change.square().sum(-1).sqrt()
-        told = exchange.received.examples
-        expected = told if told is not None else self._expected(public, row >= 0, spec.table)
-        score = {"rows": lambda: (norm > 0).float(), "norms": lambda: norm}.get(
-            self.by, lambda: _side(change, row >= 0, expected)
-        )()
+        score = self._score(change, row >= 0, exchange.received.examples, public.draws, spec.table)
         found = score.new_zeros(len(row), spec.table + 1)
         found.scatter_(1, torch.where(row < 0, spec.table, row), score)
         return found[:, :-1]
 
-    def _expected(self, public: Public, there: Tensor, items: int) -> Tensor:
-        """``[c]`` 0 where a user should have fewer touched rows than drawn ones, `items` where more.
-
-        Were half of the r rows touched, draws · r/2 draws among the others would hit
-        (items − r/2)(1 − exp(−draws · (r/2) / (items − r/2))) of them: more than r/2 only if fewer are
-        touched. Where all items go up, as under noise on all rows, r tells nothing; few users touch more
-        than half of all there is, but with one draw an event no more are drawn than touched.
-        """
-        rows = there.sum(1)
-        half, others = rows / 2, (items - rows / 2).clamp(min=1)
-        drawn = others * (1 - torch.exp(-public.draws * half / others))
-        fewer = torch.where(rows < items, drawn > half, public.draws > 1)
-        return torch.where(fewer, 0, items)
+    def _score(self, change: Tensor, there: Tensor, told: Tensor | None, draws: int, items: int) -> Tensor:
+        """``[c, r]`` of each row."""
+        if self.by == "direction":
+            along = _along(change, there)
+            sides = torch.stack([(along > 0).sum(1), (along < 0).sum(1)])  # [2, c]
+            side = _touched(sides, draws, items) if told is None else (sides - told).abs().argmin(0)
+            return torch.where((side == 1)[:, None], -along, along)
+        norm = change.square().sum(-1).sqrt()
+        return norm if self.by == "norms" else (norm > 0).float()
 
 
 def _moved(public: Public, exchange: Exchange, name: str, value: Rows) -> Tensor:
@@ -89,19 +80,32 @@ def _table(exchange: Exchange, name: str) -> Tensor:
     return sent.reshape(len(sent), -1)
 
 
-def _side(change: Tensor, there: Tensor, expected: Tensor) -> Tensor:
-    """``[c, r]`` the position of each row's change along the line on which they lie, touched ones positive.
-
-    The touched side is the one whose number of rows is nearer to what is expected.
+def _along(change: Tensor, there: Tensor) -> Tensor:
+    """``[c, r]`` the position of each row's change along the line on which they lie, in −1 … 1.
 
     The line is the first principal direction of the unit changes, found by a few steps of the power method;
     unit changes, since a row may be drawn twice and touched rows move further.
     """
     unit = torch.nn.functional.normalize(change, dim=-1)
-    line = _line(unit)
-    along = (unit @ line[..., None]).squeeze(-1) * there  # [c, r] in -1 … 1
-    off = [((along > 0).sum(1) - expected).abs(), ((along < 0).sum(1) - expected).abs()]  # [c] each
-    return torch.where((off[1] < off[0])[:, None], -along, along)
+    return (unit @ _line(unit)[..., None]).squeeze(-1) * there
+
+
+def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
+    """``[c]`` 0 or 1, which of two sides with ``sides [2, c]`` rows is the touched one.
+
+    The smaller, unless so few events cannot have drawn as many others as the larger has. s events draw
+    draws · s times among o = items − s others and hit D = o(1 − e⁻ˣ) of them, x = draws · s / o, with a
+    variance of o e⁻ˣ(1 − (1 + x)e⁻ˣ): D and three deviations are the most, and draws · s. Where all items go
+    up, as under noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
+    """
+    fewer, more = sides.amin(0).double(), sides.amax(0).double()
+    others = (items - fewer).clamp(min=1)
+    rate = draws * fewer / others
+    missed = torch.exp(-rate)
+    spread = (others * missed * (1 - (1 + rate) * missed)).clamp(min=0).sqrt()
+    most = torch.minimum(others * (1 - missed) + 3 * spread, draws * fewer)
+    larger = torch.where(sides.sum(0) < items, more > most, draws <= 1)
+    return torch.where(larger, sides.argmax(0), sides.argmin(0))
 
 
 def _line(unit: Tensor, steps: int = 8) -> Tensor:
