@@ -163,10 +163,12 @@ class Attack(ABC):
         learns: Whether it learns from the known labels. Of such an attack a score below chance on held-out
             known users is luck; of one that does not learn it is a finding that only has to be turned round.
         oracle: True where the attack uses what no real attacker has, and every table must say so.
+        kept: Whether it reads the rounds of training that were kept, and not the probe; `keeps` says what.
     """
 
     learns: ClassVar[bool] = False
     oracle: ClassVar[bool] = False
+    kept: bool = False
 
     @property
     def family(self) -> str:

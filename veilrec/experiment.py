@@ -173,7 +173,7 @@ class Experiment:
         federation = self.federation()
         kept = _check_federation(federation, self.record)
         examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
-        examiner.check(federation, kept)
+        examiner.check(federation, kept if self.record.last else ())
         settings = self.settings() if recipe is None else dict(recipe.values)
         device = torch.device(self.device).type
         mark = fingerprint({**settings, "device": device}, federation.model, self.data)

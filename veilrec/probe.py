@@ -104,14 +104,20 @@ def withheld(federation: Federation, state: State) -> Tensor:
 
 def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     """``[n, items, d]`` the item tables that devices of some users keep, side by side; 0 for other rows."""
-    model, names, seats = federation.model, public(federation).tables, federation.clients.seats.cpu()
-    place = torch.zeros(federation.clients.log.n_users, 2, dtype=torch.int64)  # client and seat
+    clients, names = federation.clients, public(federation).tables
+    seats, where = clients.seats.cpu(), federation.keys.value.device
+    place = torch.zeros(clients.log.n_users, 2, dtype=torch.int64)  # client and seat
     place[seats[seats >= 0]] = (seats >= 0).nonzero()
     client, seat = place[users].unbind(1)
-    own = keepsakes.whole(model, state.devices, client.to(federation.keys.value.device), names)
-    each = torch.arange(len(users))
-    found = [table[each, :, seat] if table.dim() == 4 else table for table in own.values()]
-    return torch.cat(found, 2)
+    order, found = [], []
+    for some in client.unique().split(max(1, BLOCK // clients.n_seats)):  # a silo's users share its tables
+        mine = torch.isin(client, some).nonzero().squeeze(1)
+        own = keepsakes.whole(federation.model, state.devices, some.to(where), names)
+        at = torch.searchsorted(some, client[mine])
+        picked = [table[at, :, seat[mine]] if table.dim() == 4 else table[at] for table in own.values()]
+        order.append(mine)
+        found.append(torch.cat([table.flatten(2) for table in picked], 2))
+    return torch.cat(found)[torch.cat(order).argsort()]
 
 
 def _cohorts(federation: Federation) -> Iterator[Tensor]:

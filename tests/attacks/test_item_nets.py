@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.attacks.heads import task_of, world
 from tests.worlds import federation, phones, run, silos
+from veilrec import keepsakes
 from veilrec.attack import Granted, Seen, Task
 from veilrec.attacks.item_nets import ItemNets
 from veilrec.clients import Clients
@@ -67,6 +68,16 @@ def test_the_tables_are_what_devices_keep(crowd: str) -> None:
         wanted[rows[rows >= 0]] = own[KEPT + "residual"][0, rows >= 0, seat]
         assert torch.equal(found[place], wanted)
         assert wanted.abs().sum() > 0
+
+
+def test_the_tables_of_a_silo_are_widened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its users are asked for: once for each would be its size times itself."""
+    clients = silos(world(30), 4)
+    fed = fed_of(clients)
+    state, asked, whole = run(fed, 1), list[int](), keepsakes.whole
+    monkeypatch.setattr(keepsakes, "whole", lambda *args: asked.extend(args[2].tolist()) or whole(*args))
+    assert tables(fed, state, torch.arange(30)).shape == (30, 60, WIDTH)
+    assert asked == list(range(len(clients)))
 
 
 def test_a_planted_label_is_found_and_noise_is_not() -> None:

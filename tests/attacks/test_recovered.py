@@ -328,8 +328,7 @@ def planted(users: int, label: Tensor) -> Seen:
         for some in torch.arange(users).split(100):
             values: Message = {name: value[some] for name, value in whole.items()}
             sent = {name: torch.zeros(value.shape[1:]) for name, value in whole.items()}
-            count = torch.ones(len(some), dtype=torch.int32)
-            yield Exchange(1, Sent(sent, {}), Uploads(some, values, count))
+            yield Exchange(1, Sent(sent, {}), Uploads(some, values))
 
     return Seen(told, probe)
 

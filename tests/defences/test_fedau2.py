@@ -215,7 +215,7 @@ WITH_USERS = [case for case in cases("models") if case.name != "Popularity"]  # 
 @pytest.mark.parametrize("sends", ["weights", "gradients"])
 @pytest.mark.parametrize("case", WITH_USERS, ids=str)
 def test_every_model_can_unlearn(case: Case, sends: Any) -> None:
-    """One file for all: the adversary learns from whatever stands for a user, which moves away from it."""
+    """One file for all: the adversary learns from whatever stands for a user, and moves it."""
     defence, plan = FedAU2(hidden=4, attributes=("gender",)), {"batch": 7, "lr": 0.05, "epochs": 2}
     model, protocol = case.build(24, 1), FedAvg(sends=sends, server="adam", server_lr=0.01)
     if model.personal and sends == "gradients":

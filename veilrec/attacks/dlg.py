@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Seen, Task
-from veilrec.attacks.gradients import Slopes, blocks, check, part_for, recorded, slopes
+from veilrec.attacks.gradients import Slopes, blocks, check, part_for, recorded, slopes, some_of
 from veilrec.attacks.heads import Head, OnGradient
 from veilrec.attacks.matching import LEAST, way_down
 from veilrec.errors import BadInput
@@ -114,12 +114,11 @@ class DLG(OnGradient):
         if not self.kept:
             yield from blocks(slopes(seen, part), *sizes)
             return
-        done = torch.zeros(check(seen, part).n_users, dtype=torch.bool)
-        for user, weights, gradient in recorded(seen, part, self.looks_at(head)):
-            new = ~done[user]
-            done[user] = True
-            fresh = Slopes(user[new], weights, {name: slope[new] for name, slope in gradient.items()})
-            yield from blocks([fresh], *sizes)
+        for round, new in _last_rounds(seen, part):
+            chunks = recorded(seen, part, self.looks_at(head), round)
+            yield from blocks(
+                (some_of(chunk, new.to(chunk.user.device)[chunk.user]) for chunk in chunks), *sizes
+            )
 
     def looks_at(self, head: Head) -> list[str]:
         return [name for name, _ in head.module.named_parameters()]
@@ -154,6 +153,19 @@ class DLG(OnGradient):
             vector.grad, label.grad, _ = way(vector, label, keys.fold("step").fold(step))
             adam.step()
         return vector, label, way(vector, label, keys.fold("step").fold(self.steps))[2]
+
+
+def _last_rounds(seen: Seen, part: str) -> Iterator[tuple[int, Tensor]]:
+    """The kept rounds, newest first, each with ``[users]`` whose last upload it holds; where it holds any."""
+    assert seen.kept is not None
+    public = check(seen, part)
+    done = torch.zeros(public.n_users, dtype=torch.bool)
+    for round in seen.kept.rounds[::-1]:
+        there = torch.zeros_like(done)
+        there[public.seats[seen.kept.cohort(round), 0]] = True
+        if bool((new := there & ~done).any()):
+            done |= new
+            yield round, new
 
 
 def components(

@@ -37,21 +37,26 @@ def slopes(seen: Seen, part: str, again: int = 0) -> Iterator[Slopes]:
     whole = getattr(public.model, part)
     names = [name for name, _ in whole.named_parameters()] if isinstance(whole, nn.Module) else [""]
     for exchange in seen.probe({part}, again):
-        full = {name: f"{part}.{name}" if name else part for name in names}
-        weights = {name: exchange.sent.all[full[name]].detach() for name in names}
-        gradient = {name: slope_of(public, part, full[name], exchange) for name in names}
-        cohort = exchange.received.cohort
-        yield Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
+        yield _chunk(public, part, names, exchange)
 
 
-def recorded(seen: Seen, part: str, names: Collection[str]) -> Iterator[Slopes]:
-    """The gradients of some weights of a part in the rounds of training that were kept, newest first."""
+def recorded(seen: Seen, part: str, names: Collection[str], round: int) -> Iterator[Slopes]:
+    """The gradients of some weights of a part in a round of training that was kept, chunk by chunk."""
     public = check(seen, part)
-    rounds = [] if seen.kept is None else seen.kept.rounds[::-1]
-    for exchange in (chunk for round in rounds for chunk in seen.kept.chunks(round)):  # type: ignore[union-attr]
-        weights = {name: exchange.sent.all[f"{part}.{name}"] for name in names}
-        gradient = {name: slope_of(public, part, f"{part}.{name}", exchange) for name in names}
-        yield Slopes(public.seats[exchange.received.cohort, 0], weights, gradient)
+    assert seen.kept is not None
+    for exchange in seen.kept.chunks(round):
+        user, weights, gradient = _chunk(public, part, names, exchange)
+        where = torch.device(public.device)  # a transcript is read to where the CPU is
+        move = {name: weight.to(where) for name, weight in weights.items()}
+        yield Slopes(user.to(where), move, {name: slope.to(where) for name, slope in gradient.items()})
+
+
+def _chunk(public: Public, part: str, names: Collection[str], exchange: Exchange) -> Slopes:
+    full = {name: f"{part}.{name}" if name else part for name in names}
+    weights = {name: exchange.sent.all[full[name]].detach() for name in names}
+    gradient = {name: slope_of(public, part, full[name], exchange) for name in names}
+    cohort = exchange.received.cohort
+    return Slopes(public.seats.to(cohort.device)[cohort, 0], weights, gradient)
 
 
 def blocks(chunks: Iterable[Slopes], on_cpu: int, on_gpu: int) -> Iterator[Slopes]:
@@ -62,8 +67,8 @@ def blocks(chunks: Iterable[Slopes], on_cpu: int, on_gpu: int) -> Iterator[Slope
         waiting.append(chunk)
         while sum(len(part.user) for part in waiting) >= size:
             whole = _joined(waiting)
-            yield _some(whole, slice(size))
-            waiting = [_some(whole, slice(size, None))]
+            yield some_of(whole, slice(size))
+            waiting = [some_of(whole, slice(size, None))]
     if waiting and len((whole := _joined(waiting)).user):
         yield whole
 
@@ -122,7 +127,8 @@ def _joined(chunks: list[Slopes]) -> Slopes:
     return Slopes(torch.cat([chunk.user for chunk in chunks]), chunks[0].weights, gradient)
 
 
-def _some(chunk: Slopes, which: slice) -> Slopes:
+def some_of(chunk: Slopes, which: slice | Tensor) -> Slopes:
+    """Some users of a chunk, by their places or a mask over them."""
     gradient = {name: slope[which] for name, slope in chunk.gradient.items()}
     return Slopes(chunk.user[which], chunk.weights, gradient)
 

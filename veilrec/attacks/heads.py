@@ -125,12 +125,11 @@ class OnGradient(Attack):
     """What DLG and iDLG share: both need one user's gradient of a head with as many classes as the task.
 
     With `kept` it is read in the rounds of training that were kept, and not in the probe. Users who are in
-    none of them are guessed blindly, and counted in the notes.
+    none of them are guessed blindly, and counted in the notes as `unseen`.
     """
 
     part: str
     attribute: str
-    kept: bool
 
     @abstractmethod
     def looks_at(self, head: Head) -> list[str]:
@@ -158,7 +157,7 @@ class OnGradient(Attack):
             return told
         clients = torch.cat([seen.kept.cohort(round) for round in seen.kept.rounds]).unique()
         missing = seen.public.n_users - len(clients)  # a client is a phone: `check`
-        return {**told, "rounds": len(seen.kept.rounds), **({"blank": missing} if missing else {})}
+        return {**told, "rounds": len(seen.kept.rounds), **({"unseen": missing} if missing else {})}
 
     def keeps(self, seen: Seen, task: Task) -> list[str]:
         if not self.kept or not self.answers(seen, task):

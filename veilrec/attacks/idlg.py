@@ -83,8 +83,10 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
     def _votes(self, seen: Seen, head: Head, part: str) -> Tensor:
         """``[users, classes]`` the sum over all uploads that were kept."""
         scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
-        for user, _, gradient in recorded(seen, part, self.looks_at(head)):
-            scores.index_add_(0, user, _scaled(self._scores(head, gradient)))
+        assert seen.kept is not None  # `_check_kept`
+        for round in seen.kept.rounds:
+            for user, _, gradient in recorded(seen, part, self.looks_at(head), round):
+                scores.index_add_(0, user.cpu(), _scaled(self._scores(head, gradient)))
         return scores
 
     def looks_at(self, head: Head) -> list[str]:

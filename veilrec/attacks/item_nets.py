@@ -4,7 +4,8 @@ Paper: FedAU², AAAI 2026, §5.1, as its code attacks FedRAP: "user embedding" t
 ``[items, d]``. Each item has a perceptron d → 32 → classes of its own, a user's logits are the mean over the
 items, and all nets learn together by one cross-entropy on that mean: Adam with 0.01, 80 steps over all known
 users. The tables never leave a device: they must be granted. Those of all known users are held at once, 0.3
-GB for a fifth of the paper's MovieLens-1M; those of the others are read some at a time.
+GB for a fifth of the paper's MovieLens-1M, and as much for what the nets make of them; the others' are read
+some at a time.
 """
 
 from __future__ import annotations

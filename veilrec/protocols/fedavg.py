@@ -96,8 +96,9 @@ class FedAvg(Protocol):
 
     def absorb(self, state: State, partial: Params, uploads: Uploads) -> Params:
         """Sums of changes in float64 and in the order of the chunks: the number of workers changes no bit."""
-        told = uploads.examples if self.counts() else None
-        share = torch.ones_like(uploads.cohort).double() if told is None else told.double()
+        told = uploads.examples if self.counts() else torch.ones_like(uploads.cohort)
+        assert told is not None  # the schema asks for it
+        share = told.double()
         partial["clients"] = partial.get("clients", 0) + share.sum()
         for name, total in uploads.sums.items():
             partial[name] = partial.get(name, 0) + total.double()

@@ -73,12 +73,17 @@ class Examiner:
         there = torch.zeros(self.data.n_users, dtype=torch.bool)
         seats = known.seats[federation.able.cpu()]
         there[seats[seats >= 0]] = True
-        for one in [*self.audits, *([self.along.audit] if self.along else [])]:
+        for one, lies in [*((one, kept) for one in self.audits), *self._along()]:
             goals = goals_of(people, one.threat, there)
             draws = itertools.product(goals, range(one.threat.repeats))
             trials = [trial_of(goal, one.threat, people.tags, self.seed, repeat) for goal, repeat in draws]
             for name, attack in fitting(one, known).items():
-                _check_answers(name, attack, known, trials, kept)
+                _check_answers(name, attack, known, trials)
+                _check_kept(name, attack, known, trials, lies)
+
+    def _along(self) -> list[tuple[Audit, Collection[str]]]:
+        """What is run while a model is trained, when no round is there to be read yet."""
+        return [(self.along.audit, ())] if self.along else []
 
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
@@ -96,8 +101,9 @@ class Examiner:
             def tell(name: str, done: int, total: int, title: str = one.name) -> None:
                 progress(f"attack by {title}: {name}", done, total, None)
 
-            report = audit(seen, people, one.threat, fitting(one, known), self.seed, tell, one.alone)
-            report["sees"] = _sees(report, round)
+            attacks = fitting(one, known)
+            report = audit(seen, people, one.threat, attacks, self.seed, tell, one.alone)
+            report["sees"] = _sees(attacks, seen, round)
             if one.threat.membership:
                 train = federation.clients.log
                 touched = train.user.cpu(), train.item.cpu()
@@ -106,12 +112,18 @@ class Examiner:
         return found
 
 
-def _sees(report: Mapping[str, Any], round: int) -> str:
-    """What the attackers of a report looked at; those who read the rounds that were kept say how many."""
-    told = f"one upload of every user on the state of round {round}, after every defence"
-    tried = [one for found in report["attributes"].values() for one in found["attackers"]]
-    rounds = max((one.get("notes", {}).get("rounds", 0) for one in tried), default=0)
-    return f"{told}; and the uploads of {rounds} rounds of training" if rounds else told
+def _sees(attacks: Mapping[str, Attack], seen: Seen, round: int) -> str:
+    """What the attackers of an audit looked at."""
+    kept = [one.kept for attack in attacks.values() for one in attack.unfold().values()]
+    told = [f"one upload of every user on the state of round {round}, after every defence"]
+    told = told if not all(kept) or not kept else []
+    if any(kept) and seen.kept is not None and seen.public is not None:
+        rounds = seen.kept.rounds
+        met = torch.cat([seen.kept.cohort(one) for one in rounds]).unique()
+        users = int((seen.public.seats[met] >= 0).sum())
+        span = f"{len(rounds)} round{'s' * (len(rounds) > 1)} of training"
+        told.append(f"the uploads of {span}, in which {users} of {seen.public.n_users} users took part")
+    return "; and ".join(told)
 
 
 def _with(one: Audit, threat: Threat) -> Audit:
@@ -119,9 +131,7 @@ def _with(one: Audit, threat: Threat) -> Audit:
     return replace(one, threat=replace(one.threat, by_part=one.threat.by_part and threat.by_part))
 
 
-def _check_answers(
-    name: str, attack: Attack, known: Public, trials: Sequence[Trial], kept: Collection[str]
-) -> None:
+def _check_answers(name: str, attack: Attack, known: Public, trials: Sequence[Trial]) -> None:
     """Refuse an attack that has nothing to say about any attribute, as one on a part that is not there."""
     blind = Seen(known, lambda *parts: iter(()))
     for entry, one in attack.unfold().items():
@@ -129,7 +139,18 @@ def _check_answers(
             goals = ", ".join(dict.fromkeys(trial.goal.name for trial in trials))
             what = f"can say nothing about {goals}"
             raise BadInput(f"attack {entry or name}", what, "check its part and its attribute, or drop it")
-        wanted = [weight for trial in trials for weight in one.keeps(blind, trial.task)]
+
+
+def _check_kept(
+    name: str, attack: Attack, known: Public, trials: Sequence[Trial], kept: Collection[str]
+) -> None:
+    """Refuse an attack that reads weights in rounds of training of which they will not be kept."""
+    blind, goals = Seen(known, lambda *parts: iter(())), {trial.goal.name: trial.task for trial in trials}
+    for entry, one in attack.unfold().items():
+        wanted = [weight for task in goals.values() for weight in one.keeps(blind, task)]
         if missing := [weight for weight in wanted if weight not in kept]:
-            what = f'"{missing[0]}" is not kept, and attack {entry or name} reads it'
-            raise BadInput("record.parts", what, "name it there, or drop the attack")
+            what = f'no round is kept with "{missing[0]}", which attack {entry or name} reads'
+            fix = (
+                "give record.last, with that among record.parts, or drop the attack; threat.along reads none"
+            )
+            raise BadInput("record", what, fix)
