@@ -284,8 +284,8 @@ def test_a_checksum_is_no_list_of_numbers() -> None:
 BY_NAME = {"gender": 0.7, "age": 0.4}  # some share one of the two
 
 
-def pard(defence: PARD | None = None) -> Experiment:
-    return experiment(defence=defence or PARD(head=(8,)), consent=BY_NAME)
+def pard(defence: PARD | None = None, **parts: Any) -> Experiment:
+    return experiment(defence=defence or PARD(head=(8,)), consent=BY_NAME, **parts)
 
 
 def test_those_who_post_leave_what_they_post_and_nothing_else(tmp_path: Path) -> None:
@@ -297,6 +297,25 @@ def test_those_who_post_leave_what_they_post_and_nothing_else(tmp_path: Path) ->
     assert left.search() == []
     found = {int(hit.place.split(" of ")[1]) for hit in left._replace(posters=frozenset()).search()}
     assert found == left.posters  # what is spared is there, or nothing would be proved
+
+
+def test_an_attacker_who_is_given_what_stays_leaves_none_of_it(tmp_path: Path) -> None:
+    """The audit of the halves is granted z^re: its scores are written down, and nothing else."""
+    left = leave(pard(threat=replace(THREAT, own=False, also=("pard-halves",))), tmp_path / "run")
+    read = {one["name"] for one in left.result.privacy["pard-halves"]["attributes"]["gender"]["attackers"]}
+    assert "withheld/mlp-pard" in read
+    assert left.search() == []
+    assert kept_in(left, page_of(left)) == set()
+    vector = tensors.read(left.place / "users.safetensors")["user_re"][5, 0]
+    assert kept_in(left, page_of(left, data={**left.result.data, "name": str(vector.tolist())})) == {
+        "user_re"
+    }
+
+
+def kept_in(left: Left, page: bytes) -> set[str]:
+    """Private weights in a report; beside so many small ones, digits of its style look like ratings."""
+    hits = left.search({"report.html": page})
+    return {hit.canary.split()[0] for hit in hits} - {"ratings"}
 
 
 def test_the_view_of_the_server_holds_no_more_than_was_posted(tmp_path: Path) -> None:

@@ -66,6 +66,34 @@ def test_estimators_lie_in_files() -> None:
     assert int(said(SHELVED)) / 1024**2 < 3.0  # GB
 
 
+ROWS = """
+from veilrec import Clients, FedAvg, Federation, Plan, synthetic
+from veilrec.defences.fedau2 import FedAU2
+from veilrec.evaluation import Evaluation
+from veilrec.models.fedvae import FedVAE
+from veilrec.probe import see
+
+log = synthetic(users=6040, items=3706, events=1_000_209)
+plan = Plan(rounds=2, cohort=0.1, batch=4096, evaluate_every=2)
+protocol = FedAvg(sends="gradients", server="adam", server_lr=0.001)
+defence = FedAU2(attributes=("gender",), strength=30.0)
+clients = Clients.phones(log.leave_one_out())
+looks = Evaluation(candidates=99)
+fed = Federation.of(clients, FedVAE(log.n_items), protocol, defence, plan, evaluation=looks)
+state = fed.run(fed.start())
+whole = next(see(fed, state).probe({"encoder"}))  # of some devices, one by one
+assert whole.received.values["encoder.weight"].dim() == 3
+print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_a_model_that_everybody_moves_whole_under_fedau2() -> None:
+    """FedVAE has 4.7 million weights: summed over 604 devices, and one by one where somebody looks."""
+    assert int(said(ROWS)) / 1024**2 < 3.0  # GB
+
+
 TEN = """
 from functools import partial
 from veilrec import Experiment, FedNCF, Plan, synthetic

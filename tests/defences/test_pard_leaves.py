@@ -14,6 +14,7 @@ from tests.contract import Scene
 from tests.forking import Posting
 from tests.test_node import uploads_agree
 from tests.worlds import digest, federation, largest, phones, run, silos
+from veilrec import tensors
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
 from veilrec.defences.laplace import Laplace
@@ -27,6 +28,7 @@ from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
 from veilrec.params import Message, Params, Rows, Scope
 from veilrec.plan import Plan
+from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.uploads import Exchange
 from veilrec.wire import encode, one
@@ -271,6 +273,39 @@ def test_no_byte_of_what_stays_is_in_any_message(model: str, precision: Any, chu
     assert posted <= set(willing(clients))
     assert len(posted) > 2
     assert hits_of(fed_of(clients=clients_of(0.0), **plan), 1) == []
+
+
+@dataclass(frozen=True)
+class SideBySide(FedAvg):
+    """Packs the open half as a slice of a storage that holds the other half and an estimator besides."""
+
+    def pack(self, model: Recommender, device: Device, trained: Params, gradient: Params) -> Message:
+        width = trained["user"].shape[1]
+        private = [trained["user_re"], trained["estimators.ip.weight"].reshape(1, -1)]
+        whole = torch.cat([trained["user"], *private], 1)
+        return {**super().pack(model, device, trained, gradient), "user": whole[:, :width]}
+
+
+def test_a_slice_of_storage_with_private_bytes_leaves_without_them() -> None:
+    fed = replace(fed_of(clients=clients_of(0.0)), protocol=SideBySide())
+    for exchange in seen_of(fed, 1):
+        user = exchange.received.values["user"]
+        assert isinstance(user, torch.Tensor)
+        assert user.untyped_storage().nbytes() > 4 * user.numel() * user.element_size()
+    assert hits_of(fed, 1) == []
+
+
+@pytest.mark.parametrize("lies", ["in a row", "in columns", "turned"])
+def test_what_lies_beside_a_view_is_neither_sent_nor_written(lies: str, tmp_path: Path) -> None:
+    whole = Keys.seed(3).normal(8, 8, dtype=torch.float64)
+    views = {"in a row": whole[2:4], "in columns": whole[:, 2:4], "turned": whole.T[2:4]}
+    masks = {name: torch.zeros(8, 8, dtype=torch.bool) for name in views}
+    masks["in a row"][2:4], masks["in columns"][:, 2:4], masks["turned"][:, 2:4] = True, True, True
+    sent = encode({"user": views[lies]})
+    tensors.write(tmp_path / "model.safetensors", {"user": views[lies]})
+    for data in (sent, (tmp_path / "model.safetensors").read_bytes()):
+        there = [value.numpy().tobytes() in data for value in whole.flatten()]
+        assert there == masks[lies].flatten().tolist()
 
 
 @dataclass(frozen=True)
