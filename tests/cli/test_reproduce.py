@@ -112,7 +112,11 @@ def test_missing_runs_are_shown_as_missing(done: Path, capsys: pytest.CaptureFix
     lines = ["- Synthetic: Plain: seed 2", "- Synthetic: Noisy: seed 2", "- Synthetic: Broken: seeds 0, 1, 2"]
     assert text.endswith("\n".join(["## What is missing", "", *lines, ""]))
     assert "Not run on Synthetic: Broken." in answer.out
-    assert "veilrec reproduce tiny all --dataset synthetic --seeds 3" in text
+    assert "veilrec reproduce tiny all --dataset synthetic --seeds 3\n" in text
+    call(capsys, "reproduce", done / "tiny", *arguments, "--no-extra")
+    assert "veilrec reproduce tiny all --dataset synthetic --seeds 3 --no-extra\n" in target.read_text(
+        "utf-8"
+    )
     assert "- All of it is made up." in text
     assert str(done) not in text
 

@@ -94,7 +94,7 @@ def reproduce(
     told = _told(loaded, chosen, names, Shelf(place, seeds), extra=not no_extra)
     stale, lacks = _aged(cells)
     if results is not None:
-        _write(loaded, told, results, (list(chosen), names, seeds), stale, lacks)
+        _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale, lacks)
     _show(loaded, told, stale, lacks, place, failures, as_json)
     if failures:
         _complain(failures)
@@ -224,9 +224,10 @@ def _write(
     from veilrec.disk import atomic
     from veilrec.reproduction.results import markdown
 
-    tables, datasets, seeds = asked
+    tables, datasets, seeds, no_extra = asked
     shown = " ".join(tables) if len(tables) < len(paper.tables) else "all"
-    commands = [f"veilrec reproduce {paper.name} {shown} --dataset {d} --seeds {seeds}" for d in datasets]
+    rest = f"--seeds {seeds}{' --no-extra' * no_extra}"
+    commands = [f"veilrec reproduce {paper.name} {shown} --dataset {d} {rest}" for d in datasets]
     with atomic(path) as sink:
         sink.write(markdown(paper, told, commands, stale, lacks).encode())
 
