@@ -95,7 +95,7 @@ def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
 
     The smaller, unless so few events cannot have drawn as many others as the larger has. s events draw
     draws · s times among o = items − s others and hit D = o(1 − e⁻ˣ) of them, x = draws · s / o, with a
-    variance of o e⁻ˣ(1 − (1 + x)e⁻ˣ): D and three deviations are the most, and draws · s. Where all items go
+    variance of o e⁻ˣ(1 − (1 + x)e⁻ˣ): D and five deviations are the most, and draws · s. Where all items go
     up, as under noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
     """
     fewer, more = sides.amin(0).double(), sides.amax(0).double()
@@ -103,7 +103,7 @@ def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
     rate = draws * fewer / others
     missed = torch.exp(-rate)
     spread = (others * missed * (1 - (1 + rate) * missed)).clamp(min=0).sqrt()
-    most = torch.minimum(others * (1 - missed) + 3 * spread, draws * fewer)
+    most = torch.minimum(others * (1 - missed) + 5 * spread, draws * fewer)
     larger = torch.where(sides.sum(0) < items, more > most, draws <= 1)
     return torch.where(larger, sides.argmax(0), sides.argmin(0))
 
