@@ -38,7 +38,7 @@ Preset = Annotated[
     _names(
         "--preset",
         "veilrec, pard, pard-halves, apm, apm-four, apm-columns, aegis, dlg, dlg-recorded, fedau2, "
-        "fedau2-items, fedau2-gradients, fedau2-uploads or fedau2-recorded; "
+        "fedau2-families, fedau2-items, fedau2-gradients, fedau2-uploads or fedau2-recorded; "
         "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent",
     ),
 ]

@@ -82,6 +82,12 @@ PRESETS = {
         replace(BARE, balanced=True, repeats=40, grants=("user_vectors",)),
         {"embeddings": AttributeInference("embeddings", classifiers=("mlp-fedau2",))},
     ),
+    # The same vectors by our own six families, which standardise what they read: one net is easily fooled.
+    "fedau2-families": Audit(
+        "fedau2-families",
+        replace(BARE, balanced=True, repeats=5, grants=("user_vectors",)),
+        {"embeddings": AttributeInference("embeddings", classifiers=WORST)},
+    ),
     # The same on FedRAP as its authors ran it: the whole residual, a net an item, three splits.
     "fedau2-items": Audit(
         "fedau2-items",
