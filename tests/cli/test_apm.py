@@ -143,6 +143,17 @@ def test_an_attack_with_another_share_is_kept_under_its_name(
     assert '--preset: "3" in "apm@3" is no share of the users' in answer.err
 
 
+def test_an_attack_that_has_nothing_to_look_at_is_refused(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And does not end well with an empty table: the run has no adversary."""
+    before = (runs / "noisy" / "result.json").read_bytes()
+    answer = call(capsys, "attack", runs / "noisy", "--preset", "fedau2-gradients", *GENDER)
+    assert answer.code == 2
+    assert "attack DLG: can say nothing about gender; check its part and its attribute" in answer.err
+    assert (runs / "noisy" / "result.json").read_bytes() == before
+
+
 def test_a_recipe_may_ask_for_a_share(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     threat = ["--set", 'threat.attributes=["gender"]', "--set", 'threat.also=["apm@0.4"]']
     quick = ["--set", 'attack=[{name="attribute", classifiers=["lda"]}]', "--seed", "0", "--quiet"]

@@ -175,6 +175,7 @@ def _one(
         run = opened.run
         own = run.result.settings["seed"] if seed is None else seed
         examiner = Examiner(run.data, audits, own)
+        examiner.check(opened.federation)
         found = examiner.examine(
             opened.federation, opened.state, run.result.selected, place / TRANSCRIPT, progress
         )

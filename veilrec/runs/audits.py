@@ -58,12 +58,13 @@ class Examiner:
         along = Along.of(data, threat, seed) if threat.along else None
         return cls(data, [own, *others] if threat.own or attacks else others, seed, along)
 
-    def check(self, federation: Federation, kept: Collection[str] = ()) -> None:
-        """Find out before any training whether there is anything to attack, and anything to attack it with.
+    def check(self, federation: Federation, kept: Collection[str] | None = None) -> None:
+        """Find out before any work whether there is anything to attack, and anything to attack it with.
 
         Args:
-            federation: That will be trained.
-            kept: The weights of which rounds of training will be kept.
+            federation: That will be trained, or was.
+            kept: The weights of which rounds of training will be kept; None where it is over, and attacks
+                look for themselves.
 
         Raises:
             BadInput: Where an attribute is unknown, too few users have a label, no attack can look, or one
@@ -79,9 +80,10 @@ class Examiner:
             trials = [trial_of(goal, one.threat, people.tags, self.seed, repeat) for goal, repeat in draws]
             for name, attack in fitting(one, known).items():
                 _check_answers(name, attack, known, trials)
-                _check_kept(name, attack, known, trials, lies)
+                if lies is not None:
+                    _check_kept(name, attack, known, trials, lies)
 
-    def _along(self) -> list[tuple[Audit, Collection[str]]]:
+    def _along(self) -> list[tuple[Audit, Collection[str] | None]]:
         """What is run while a model is trained, when no round is there to be read yet."""
         return [(self.along.audit, ())] if self.along else []
 
