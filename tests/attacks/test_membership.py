@@ -111,6 +111,13 @@ def test_how_many_others_so_few_events_can_have_drawn(
         assert (scores > 0).nonzero().squeeze(1).tolist() == list(range(touched))
 
 
+def test_a_line_that_tells_nothing_apart_does_not_name_everything() -> None:
+    """600 rows on one side: no 600 events draw nothing, nor do none draw 600; about 116 would draw 484."""
+    rows = Rows(torch.arange(600)[None], -torch.ones(1, 600, 1))
+    scores = Membership("direction").pairs(*upload(rows, 1682, draws=5))[0]
+    assert int((scores > 0).sum()) == 0
+
+
 def test_auc_per_user_by_hand() -> None:
     scores = torch.tensor([[3.0, 1.0, 2.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 2.0]])
     touched = [torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([2])]

@@ -93,19 +93,45 @@ def _along(change: Tensor, there: Tensor) -> Tensor:
 def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
     """``[c]`` 0 or 1, which of two sides with ``sides [2, c]`` rows is the touched one.
 
-    The smaller, unless so few events cannot have drawn as many others as the larger has. s events draw
-    draws · s times among o = items − s others and hit D = o(1 − e⁻ˣ) of them, x = draws · s / o, with a
-    variance of o e⁻ˣ(1 − (1 + x)e⁻ˣ): D and five deviations are the most, and draws · s. Where all items go
-    up, as under noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
+    The smaller, if so few events can have drawn as many others as the larger has; else the larger, if so many
+    can have drawn as few. Where neither can be, the line does not tell touched rows from drawn ones, and it
+    is the side that is nearer to how many events so many rows speak for. Where all items go up, as under
+    noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
     """
     fewer, more = sides.amin(0).double(), sides.amax(0).double()
-    others = (items - fewer).clamp(min=1)
-    rate = draws * fewer / others
+    _, most = _drawn(fewer, draws, items)
+    low, high = _drawn(more, draws, items)
+    possible = more <= most
+    larger = ~possible & (low <= fewer) & (fewer <= high)
+    larger = torch.where(sides.sum(0) < items, larger, draws <= 1)
+    side = torch.where(larger, sides.argmax(0), sides.argmin(0))
+    unsure = ~possible & ~larger & (sides.sum(0) < items)
+    return torch.where(unsure, (sides - _events(sides.sum(0), draws, items)).abs().argmin(0), side)
+
+
+def _drawn(events: Tensor, draws: int, items: int) -> tuple[Tensor, Tensor]:
+    """How many others some events draw, at the least and at the most.
+
+    s events draw draws · s times among o = items − s others and hit D = o(1 − e⁻ˣ) of them, with x being
+    draws · s / o, and a variance of o e⁻ˣ(1 − (1 + x)e⁻ˣ): D within five deviations, at most draws · s.
+    """
+    mean, spread = _hit(events, draws, items)
+    return mean - 5 * spread, torch.minimum(mean + 5 * spread, draws * events)
+
+
+def _hit(events: Tensor, draws: int, items: int) -> tuple[Tensor, Tensor]:
+    """D, and its deviation."""
+    others = (items - events).clamp(min=1)
+    rate = draws * events / others
     missed = torch.exp(-rate)
-    spread = (others * missed * (1 - (1 + rate) * missed)).clamp(min=0).sqrt()
-    most = torch.minimum(others * (1 - missed) + 5 * spread, draws * fewer)
-    larger = torch.where(sides.sum(0) < items, more > most, draws <= 1)
-    return torch.where(larger, sides.argmax(0), sides.argmin(0))
+    return others * (1 - missed), (others * missed * (1 - (1 + rate) * missed)).clamp(min=0).sqrt()
+
+
+def _events(rows: Tensor, draws: int, items: int) -> Tensor:
+    """How many events most likely stand behind so many ``rows [c]``, touched and drawn together."""
+    events = torch.arange(items + 1, dtype=torch.float64, device=rows.device)
+    total = (events + _hit(events, draws, items)[0]).cummax(0).values
+    return torch.searchsorted(total, rows.double()).clamp(max=items)
 
 
 def _line(unit: Tensor, steps: int = 8) -> Tensor:
