@@ -151,7 +151,7 @@ def test_a_run_that_will_not_keep_the_head_is_refused_before_training(tmp_path: 
 def test_rounds_that_are_kept_are_not_there_while_it_trains(tmp_path: Path) -> None:
     made = experiment(Record((LAST,), 12))
     made = replace(made, threat=Threat(("gender",), own=False, also=("fedau2",), along="fedau2-recorded"))
-    with pytest.raises(BadInput, match=r"threat\.along reads none"):
+    with pytest.raises(BadInput, match=r"threat\.along: .fedau2-recorded. reads rounds that were kept"):
         made.run(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

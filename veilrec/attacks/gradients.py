@@ -47,8 +47,8 @@ def recorded(seen: Seen, part: str, names: Collection[str], round: int) -> Itera
     for exchange in seen.kept.chunks(round):
         user, weights, gradient = _chunk(public, part, names, exchange)
         where = torch.device(public.device)  # a transcript is read to where the CPU is
-        move = {name: weight.to(where) for name, weight in weights.items()}
-        yield Slopes(user.to(where), move, {name: slope.to(where) for name, slope in gradient.items()})
+        moved = [{name: value.to(where) for name, value in one.items()} for one in (weights, gradient)]
+        yield Slopes(user.to(where), *moved)
 
 
 def _chunk(public: Public, part: str, names: Collection[str], exchange: Exchange) -> Slopes:

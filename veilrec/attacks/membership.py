@@ -98,15 +98,15 @@ def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
     is the side that is nearer to how many events so many rows speak for. Where all items go up, as under
     noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
     """
-    fewer, more = sides.amin(0).double(), sides.amax(0).double()
+    fewer, more, rows = sides.amin(0).double(), sides.amax(0).double(), sides.sum(0)
     _, most = _drawn(fewer, draws, items)
     low, high = _drawn(more, draws, items)
     possible = more <= most
     larger = ~possible & (low <= fewer) & (fewer <= high)
-    larger = torch.where(sides.sum(0) < items, larger, draws <= 1)
+    larger = torch.where(rows < items, larger, draws <= 1)
     side = torch.where(larger, sides.argmax(0), sides.argmin(0))
-    unsure = ~possible & ~larger & (sides.sum(0) < items)
-    return torch.where(unsure, (sides - _events(sides.sum(0), draws, items)).abs().argmin(0), side)
+    unsure = ~possible & ~larger & (rows < items)
+    return torch.where(unsure, (sides - _events(rows, draws, items)).abs().argmin(0), side)
 
 
 def _drawn(events: Tensor, draws: int, items: int) -> tuple[Tensor, Tensor]:
@@ -130,7 +130,7 @@ def _hit(events: Tensor, draws: int, items: int) -> tuple[Tensor, Tensor]:
 def _events(rows: Tensor, draws: int, items: int) -> Tensor:
     """How many events most likely stand behind so many ``rows [c]``, touched and drawn together."""
     events = torch.arange(items + 1, dtype=torch.float64, device=rows.device)
-    total = (events + _hit(events, draws, items)[0]).cummax(0).values
+    total = (events + _hit(events, draws, items)[0]).cummax(0).values  # it ascends, but for rounding
     return torch.searchsorted(total, rows.double()).clamp(max=items)
 
 

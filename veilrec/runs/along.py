@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 from veilrec.probe import public, see
 from veilrec.protocol import State
@@ -41,8 +42,15 @@ class Along:
 
     @classmethod
     def of(cls, data: Interactions, threat: Threat, seed: int) -> Along:
-        """The protocol that a threat names, with fewer draws and without what a curve has no use for."""
+        """The protocol that a threat names, with fewer draws and without what a curve has no use for.
+
+        Raises:
+            BadInput: Where there is no such protocol, or one that reads rounds of training that were kept.
+        """
         named = preset(threat.along, threat.attributes, "threat.along")
+        if any(one.kept for attack in named.attacks.values() for one in attack.unfold().values()):
+            what = f'"{threat.along}" reads rounds that were kept, and none is while a model is trained'
+            raise BadInput("threat.along", what, "name a protocol that reads the state, as fedau2 does")
         repeats = min(REPEATS, named.threat.repeats)
         short = replace(named.threat, repeats=repeats, by_part=False, membership=False)
         short = replace(short, resamples=RESAMPLES, permutations=PERMUTATIONS)

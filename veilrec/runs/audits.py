@@ -74,18 +74,14 @@ class Examiner:
         there = torch.zeros(self.data.n_users, dtype=torch.bool)
         seats = known.seats[federation.able.cpu()]
         there[seats[seats >= 0]] = True
-        for one, lies in [*((one, kept) for one in self.audits), *self._along()]:
+        for one in [*self.audits, *([self.along.audit] if self.along else [])]:
             goals = goals_of(people, one.threat, there)
             draws = itertools.product(goals, range(one.threat.repeats))
             trials = [trial_of(goal, one.threat, people.tags, self.seed, repeat) for goal, repeat in draws]
             for name, attack in fitting(one, known).items():
                 _check_answers(name, attack, known, trials)
-                if lies is not None:
-                    _check_kept(name, attack, known, trials, lies)
-
-    def _along(self) -> list[tuple[Audit, Collection[str] | None]]:
-        """What is run while a model is trained, when no round is there to be read yet."""
-        return [(self.along.audit, ())] if self.along else []
+                if kept is not None:
+                    _check_kept(name, attack, known, trials, kept)
 
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
@@ -117,8 +113,9 @@ class Examiner:
 def _sees(attacks: Mapping[str, Attack], seen: Seen, round: int) -> str:
     """What the attackers of an audit looked at."""
     kept = [one.kept for attack in attacks.values() for one in attack.unfold().values()]
-    told = [f"one upload of every user on the state of round {round}, after every defence"]
-    told = told if not all(kept) or not kept else []
+    told = []
+    if not kept or not all(kept):
+        told.append(f"one upload of every user on the state of round {round}, after every defence")
     if any(kept) and seen.kept is not None and seen.public is not None:
         rounds = seen.kept.rounds
         met = torch.cat([seen.kept.cohort(one) for one in rounds]).unique()
@@ -152,7 +149,6 @@ def _check_kept(
         wanted = [weight for task in goals.values() for weight in one.keeps(blind, task)]
         if missing := [weight for weight in wanted if weight not in kept]:
             what = f'no round is kept with "{missing[0]}", which attack {entry or name} reads'
-            fix = (
-                "give record.last, with that among record.parts, or drop the attack; threat.along reads none"
+            raise BadInput(
+                "record", what, "give record.last, with that among record.parts, or drop the attack"
             )
-            raise BadInput("record", what, fix)
