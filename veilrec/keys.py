@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Keys", "hash_text", "laplace_of", "normal_of"]
+__all__ = ["Keys", "hash_text", "laplace_of", "normal_of", "uniform_of"]
 
 WORD = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -74,8 +74,7 @@ class Keys(NamedTuple):
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """In the open interval (0, 1): 23 random bits in float32, 52 in float64."""
-        bits = 52 if dtype == torch.float64 else 23
-        return (_shift(self.words(*shape), 64 - bits).to(dtype) + 0.5) * 2.0**-bits
+        return uniform_of(self.words(*shape), dtype)
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Standard normal by Box and Muller, one word each: 32 bits of radius, 32 of angle."""
@@ -108,6 +107,12 @@ class Keys(NamedTuple):
 def below(words: Tensor, high: int | Tensor) -> Tensor:
     """Random words to whole numbers under `high` (below 2³¹), by multiply and shift."""
     return (_shift(words, 32) * high) >> 32
+
+
+def uniform_of(words: Tensor, dtype: torch.dtype) -> Tensor:
+    """A uniform number for each word, as `Keys.uniform` makes them."""
+    bits = 52 if dtype == torch.float64 else 23
+    return (_shift(words, 64 - bits).to(dtype) + 0.5) * 2.0**-bits
 
 
 def normal_of(words: Tensor) -> Tensor:

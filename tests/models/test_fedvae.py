@@ -56,8 +56,8 @@ def test_the_loss_is_multvaes(per: str, beta: float, anneal: int, weight: float)
 
 def test_half_of_a_row_is_hidden_in_training_and_nothing_when_it_stands_for_the_user() -> None:
     model = FedVAE(2000, hidden=3, dim=2)
-    row = torch.ones(1, 2000)
-    kept = model._dropped(row, Keys.seed(3))
+    kept = model._dropped(torch.arange(2000)[None], torch.ones(1, 2000), Keys.seed(3))
+    assert torch.equal(kept > 0, Keys.seed(3).uniform(1, 2000) >= 0.5)  # by item, wherever it stands in a log
     assert set(kept.unique().tolist()) == {0.0, 2.0}
     assert abs(float(kept.mean()) - 1) < 0.1
     scene = scene_of(dropout=0.5)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
+from veilrec.keys import Keys, uniform_of
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import Dense, check_widths
+from veilrec.models.layers import Dense, bags, check_widths
 from veilrec.params import Part, Scope
 
 __all__ = ["FedVAE"]
@@ -69,16 +69,17 @@ class FedVAE(Recommender):
 
     def loss(self, device: Device) -> Tensor:
         """Minus the log-likelihood of the row plus β times the divergence; a mean over the device's users."""
-        row, keys = self._row(device.batch), device.keys.fold("vae")  # [seats, items]
-        mean, spread = self._code(self._dropped(_unit(row), keys.fold("dropout")))
+        item, there = _touched(device.batch)  # [seats, t]
+        row, keys = self._row(item, there), device.keys.fold("vae")  # [seats, items]
+        mean, spread = self._code(item, self._dropped(item, there / _length(row), keys.fold("dropout")))
         noise = keys.fold("code").normal(*mean.shape, dtype=mean.dtype)
         log = self._decode(mean + (spread / 2).exp() * noise).log_softmax(-1)
         divergence = -0.5 * (1 + spread - mean.square() - spread.exp()).sum(-1)  # [seats]
-        items, there = row.sum(-1), row.amax(-1)  # [seats] how many, and whether any
+        items, anybody = row.sum(-1), row.amax(-1)  # [seats] how many, and whether any
         each = self._weight(device.round) * divergence - (row * log).sum(-1)
         if self.per == "item":
             each = each / items.clamp(min=1)
-        return (each * there).sum() / there.sum().clamp(min=1)
+        return (each * anybody).sum() / anybody.sum().clamp(min=1)
 
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
         logits = self._decode(self.represent(batch))
@@ -86,24 +87,25 @@ class FedVAE(Recommender):
 
     def represent(self, batch: Batch) -> Tensor:
         """``[seats, dim]`` the mean of the code."""
-        return self._code(_unit(self._row(batch)))[0]
+        item, there = _touched(batch)
+        return self._code(item, there / _length(self._row(item, there)))[0]
 
-    def _row(self, batch: Batch) -> Tensor:
+    def _row(self, item: Tensor, there: Tensor) -> Tensor:
         """``[seats, items]`` 1 where the user touched the item."""
-        item = batch.rows[batch.history.clamp(min=0)].clamp(min=0)
-        there = (batch.history >= 0).to(batch.weight.dtype)
-        empty = there.new_zeros(len(there), self.n_items)
-        return empty.scatter_add(-1, item, there)
+        return there.new_zeros(len(there), self.n_items).scatter_add(-1, item, there)
 
-    def _dropped(self, row: Tensor, keys: Keys) -> Tensor:
+    def _dropped(self, item: Tensor, value: Tensor, keys: Keys) -> Tensor:
+        """``value [seats, t]`` of some items of a row, of which each is hidden or not by its own draw."""
         if not self.dropout:
-            return row
-        kept = keys.uniform(*row.shape, dtype=row.dtype) >= self.dropout
-        return row * kept / (1 - self.dropout)
+            return value
+        seat = torch.arange(len(item), device=item.device)[:, None]
+        drawn = uniform_of(keys.at(seat * self.n_items + item), value.dtype)
+        return value * (drawn >= self.dropout) / (1 - self.dropout)
 
-    def _code(self, row: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance of the code, ``[seats, dim]`` each."""
-        mean, spread = self.latent(torch.tanh(self.encoder(row))).split(self.dim, -1)
+    def _code(self, item: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the code, ``[seats, dim]`` each, of a row by what is not zero in it."""
+        hidden = torch.tanh(bags(self.encoder.weight, item, value) + self.encoder.bias)
+        mean, spread = self.latent(hidden).split(self.dim, -1)
         return mean, spread
 
     def _decode(self, code: Tensor) -> Tensor:
@@ -114,6 +116,12 @@ class FedVAE(Recommender):
         return self.beta * (round / self.anneal).clamp(max=1) if self.anneal else self.beta
 
 
-def _unit(row: Tensor) -> Tensor:
-    """Rows of length 1; an empty one stays empty."""
-    return row / row.square().sum(-1, keepdim=True).sqrt().clamp(min=1)
+def _touched(batch: Batch) -> tuple[Tensor, Tensor]:
+    """``[seats, t]`` the items of each user, and 1 where there is one."""
+    item = batch.rows[batch.history.clamp(min=0)].clamp(min=0)
+    return item, (batch.history >= 0).to(batch.weight.dtype)
+
+
+def _length(row: Tensor) -> Tensor:
+    """``[seats, 1]`` by which a row is divided; an empty one stays empty."""
+    return row.square().sum(-1, keepdim=True).sqrt().clamp(min=1)

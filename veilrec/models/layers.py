@@ -79,6 +79,59 @@ def perceptron(
     return _Perceptron.apply(x, ready, first, out, weight, *layers)  # type: ignore[no-any-return, no-untyped-call]
 
 
+class _Bags(torch.autograd.Function):
+    """`bags`, of which a cohort with one matrix for all is one call, and not as many as there are devices."""
+
+    @staticmethod
+    def forward(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
+        return _bags(weight, item, value)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
+        weight, item, value = ctx.saved_tensors
+        return _wide(item, value, len(weight)).T @ slope, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, weight: Tensor, item: Tensor, value: Tensor) -> tuple[Tensor, int]:
+        item, value = (
+            x.expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
+            for x, axis in zip((item, value), in_dims[1:], strict=True)
+        )  # [c, n, t]
+        if in_dims[0] is not None:  # each its own matrix
+            weight = weight.movedim(in_dims[0], 0)
+            return _wide(item, value, weight.shape[1]) @ weight, 0
+        return _bags(weight, item.flatten(0, 1), value.flatten(0, 1)).unflatten(0, item.shape[:2]), 0
+
+
+def bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
+    """``[n, width]`` rows that are mostly zero times ``weight [items, width]``.
+
+    Args:
+        weight: The matrix.
+        item: ``[n, t]`` where a row is not zero.
+        value: ``[n, t]`` what it is there, 0 behind shorter ones; no gradient reaches it.
+    """
+    return _Bags.apply(weight, item, value)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
+    if weight.device.type != "cpu":  # a dense product is as fast there, and always adds in the same order
+        return _wide(item, value, len(weight)) @ weight
+    there = value != 0
+    size = there.sum(1)
+    first = size.cumsum(0) - size
+    return F.embedding_bag(item[there], weight, first, mode="sum", per_sample_weights=value[there])
+
+
+def _wide(item: Tensor, value: Tensor, items: int) -> Tensor:
+    """``[…, items]`` the rows themselves."""
+    return value.new_zeros(*value.shape[:-1], items).scatter_add(-1, item, value)
+
+
 def known_products(table: Tensor, weight: Tensor, rows: Tensor) -> Tensor | None:
     """``[c, l, h]`` a layer on the local rows ``[c, l]`` of a table that all devices were sent, or None.
 
