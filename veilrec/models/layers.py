@@ -110,12 +110,14 @@ class _Bags(torch.autograd.Function):
 def bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
     """``[n, width]`` rows that are mostly zero times ``weight [items, width]``.
 
+    A cohort with one matrix for all is one level of `vmap`, and its gradient is not derived again.
+
     Args:
         weight: The matrix.
         item: ``[n, t]`` where a row is not zero.
         value: ``[n, t]`` what it is there, 0 behind shorter ones; no gradient reaches it.
     """
-    return _Bags.apply(weight, item, value)  # type: ignore[no-any-return, no-untyped-call]
+    return _Bags.apply(weight, item, value.detach())  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
