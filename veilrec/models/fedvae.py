@@ -15,7 +15,7 @@ from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.keys import Keys, uniform_of
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import Dense, bags, check_widths
+from veilrec.models.layers import Dense, bags, check_widths, whole_rows
 from veilrec.params import Part, Scope
 
 __all__ = ["FedVAE"]
@@ -70,7 +70,7 @@ class FedVAE(Recommender):
     def loss(self, device: Device) -> Tensor:
         """Minus the log-likelihood of the row plus β times the divergence; a mean over the device's users."""
         item, there = _touched(device.batch)  # [seats, t]
-        row, keys = self._row(item, there), device.keys.fold("vae")  # [seats, items]
+        row, keys = whole_rows(item, there, self.n_items), device.keys.fold("vae")  # [seats, items]
         mean, spread = self._code(item, self._dropped(item, there / _length(row), keys.fold("dropout")))
         noise = keys.fold("code").normal(*mean.shape, dtype=mean.dtype)
         log = self._decode(mean + (spread / 2).exp() * noise).log_softmax(-1)
@@ -88,11 +88,7 @@ class FedVAE(Recommender):
     def represent(self, batch: Batch) -> Tensor:
         """``[seats, dim]`` the mean of the code."""
         item, there = _touched(batch)
-        return self._code(item, there / _length(self._row(item, there)))[0]
-
-    def _row(self, item: Tensor, there: Tensor) -> Tensor:
-        """``[seats, items]`` 1 where the user touched the item."""
-        return there.new_zeros(len(there), self.n_items).scatter_add(-1, item, there)
+        return self._code(item, there / _length(whole_rows(item, there, self.n_items)))[0]
 
     def _dropped(self, item: Tensor, value: Tensor, keys: Keys) -> Tensor:
         """``value [seats, t]`` of some items of a row, of which each is hidden or not by its own draw."""

@@ -93,7 +93,7 @@ class _Bags(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
         weight, item, value = ctx.saved_tensors
-        return _wide(item, value, len(weight)).T @ slope, None, None
+        return whole_rows(item, value, len(weight)).T @ slope, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, weight: Tensor, item: Tensor, value: Tensor) -> tuple[Tensor, int]:
@@ -103,7 +103,7 @@ class _Bags(torch.autograd.Function):
         )  # [c, n, t]
         if in_dims[0] is not None:  # each its own matrix
             weight = weight.movedim(in_dims[0], 0)
-            return _wide(item, value, weight.shape[1]) @ weight, 0
+            return whole_rows(item, value, weight.shape[1]) @ weight, 0
         return _bags(weight, item.flatten(0, 1), value.flatten(0, 1)).unflatten(0, item.shape[:2]), 0
 
 
@@ -121,15 +121,15 @@ def bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
 
 
 def _bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
-    if weight.device.type != "cpu":  # a dense product is as fast there, and always adds in the same order
-        return _wide(item, value, len(weight)) @ weight
+    if weight.device.type != "cpu":  # tried on a CPU alone; and a dense product always adds in the same order
+        return whole_rows(item, value, len(weight)) @ weight
     there = value != 0
     size = there.sum(1)
     first = size.cumsum(0) - size
     return F.embedding_bag(item[there], weight, first, mode="sum", per_sample_weights=value[there])
 
 
-def _wide(item: Tensor, value: Tensor, items: int) -> Tensor:
+def whole_rows(item: Tensor, value: Tensor, items: int) -> Tensor:
     """``[…, items]`` the rows themselves."""
     return value.new_zeros(*value.shape[:-1], items).scatter_add(-1, item, value)
 
