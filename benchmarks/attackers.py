@@ -24,8 +24,8 @@ from torch import Tensor
 
 from benchmarks.harness import say, table
 from tests.leaks import graded, planted
-from veilrec.attacks.classifiers import CLASSIFIERS, Job, fit_predict
-from veilrec.keys import Keys
+from veilrec.attacks.common.classifiers import CLASSIFIERS, Job, fit_predict
+from veilrec.base.keys import Keys
 
 USERS, WIDTH, CLASSES, FOLDS = 6040, 128, (2, 7, 21), 3
 SPEED = ["attacker", "family", "seconds", "core seconds", "with 3 folds"]

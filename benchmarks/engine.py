@@ -9,13 +9,13 @@ import torch
 
 from benchmarks.measurement import Measurement, seconds
 from benchmarks.worlds import World
+from veilrec.base.keys import Keys
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defences.none import Undefended
-from veilrec.evaluation import Evaluation
+from veilrec.engine.evaluation import Evaluation
 from veilrec.interactions import Interactions, Split
-from veilrec.keys import Keys
 from veilrec.models.fedncf import FedNCF
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 

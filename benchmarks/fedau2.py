@@ -22,6 +22,7 @@ from benchmarks import engine, worlds
 from benchmarks.harness import DEADLINE, arguments, say, table
 from benchmarks.measurement import peak_mb
 from benchmarks.process import calmest
+from veilrec.base.plan import Plan
 from veilrec.defence import Defence
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.defences.none import Undefended
@@ -29,10 +30,9 @@ from veilrec.model import Recommender
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.fedrap import FedRAP
 from veilrec.models.fedvae import FedVAE
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.traffic import Traffic
+from veilrec.wire.traffic import Traffic
 
 ARMS: dict[str, Defence] = {
     "none": Undefended(),

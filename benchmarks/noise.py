@@ -19,9 +19,9 @@ from benchmarks import engine, worlds
 from benchmarks.harness import arguments, table
 from benchmarks.worlds import World
 from veilrec.defence import Defence
-from veilrec.defences import compiled
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
+from veilrec.defences.noise import compiled
 from veilrec.defences.none import Undefended
 from veilrec.models.fedgcn import FedGCN
 from veilrec.rounds import Federation

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from tests.canary import Canaries, Found
-from veilrec import wire
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Scope
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
-from veilrec.params import Message, Params, Scope
 from veilrec.protocol import State
 from veilrec.rounds import Federation
-from veilrec.uploads import Posts, Sent, Uploads
+from veilrec.wire import codec
+from veilrec.wire.uploads import Posts, Sent, Uploads
 
 USERS, ITEMS = 41, 97  # no other count in a result is the number of users
 ALPHABET = "ghijklmnopqrstuvwxyz"  # no hex digit: no checksum looks like an id
@@ -118,13 +118,13 @@ class Spy:
         number = len(self.messages)
         public = self._open(state.posts, f"sent in letter {number}")
         letter: Message = {**sent.all, **{f"post/{n}": v for n, v in public.items()}}
-        self.messages[f"letter {number}"] = wire.encode(letter)
+        self.messages[f"letter {number}"] = codec.encode(letter)
         for k, client in enumerate(cohort):
-            self.messages[f"upload {number} of client {client}"] = wire.encode(wire.one(uploads.message, k))
+            self.messages[f"upload {number} of client {client}"] = codec.encode(codec.one(uploads.message, k))
         posted = self._open(uploads.posts, f"posted in {number}")
         for k, owner in enumerate(uploads.posts.owner.tolist()):
             post: Message = {name: value[k] for name, value in posted.items()}
-            self.messages[f"post {number} of {owner}"] = wire.encode(post)
+            self.messages[f"post {number} of {owner}"] = codec.encode(post)
         private = set(fed.model.names(Scope.PRIVATE))
         counted = [k for k, client in enumerate(cohort) if client not in self.spares]
         people = [cohort[k] for k in counted]
@@ -137,7 +137,7 @@ class Spy:
         """Some posts less those that are kept apart."""
         for name in self.apart & posts.values.keys():
             for owner, value in zip(posts.owner.tolist(), posts.values[name], strict=True):
-                self.messages[f"{name} {when} of {owner}"] = wire.encode({name: value})
+                self.messages[f"{name} {when} of {owner}"] = codec.encode({name: value})
         return {name: value for name, value in posts.values.items() if name not in self.apart}
 
 

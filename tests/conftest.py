@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     for path in config.getoption("--veilrec-plugin"):
-        from veilrec.catalogue import load_plugin
+        from veilrec.recipe.catalogue import load_plugin
 
         load_plugin(Path(path))
 

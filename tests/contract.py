@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from veilrec.catalogue import entries
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Scope, part_of
 from veilrec.clients import Clients
-from veilrec.keys import Keys
+from veilrec.examples import Portion
 from veilrec.model import Device, Recommender, bind
-from veilrec.params import Params, Scope, part_of
-from veilrec.portion import Portion
+from veilrec.recipe.catalogue import entries
 
 # Given to whatever takes an option of that name.
 SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4), "part": "adversary"}

@@ -26,19 +26,20 @@ from typing import Any
 import torch
 
 from tests.worlds import checkerboard
-from veilrec import disk, experiment
+from veilrec import experiment
+from veilrec.base import files
+from veilrec.base.params import Params
+from veilrec.base.plan import Plan
 from veilrec.defence import Defence
+from veilrec.engine.store import Keeps
 from veilrec.errors import VeilrecError
 from veilrec.experiment import Experiment
 from veilrec.model import Device, Recommender
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Params
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs import interrupt
-from veilrec.store import Keeps
-from veilrec.transcript import Record
-from veilrec.wire import Schema, Spec
+from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.transcript import Record
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 120.0  # seconds that any one process may take
@@ -201,7 +202,7 @@ def prepare(order: Order, counts: Counter[str]) -> None:
     os.replace = failing("replace", os.replace)
     os.link = failing("link", os.link)
     Path.unlink = failing("unlink", Path.unlink)  # type: ignore[method-assign]
-    disk.Sink.write = failing("write", disk.Sink.write, half=True)  # type: ignore[method-assign]
+    files.Sink.write = failing("write", files.Sink.write, half=True)  # type: ignore[method-assign]
     experiment.stoppable = partial(interrupt.stoppable, order.grace)  # type: ignore[attr-defined]
     if order.space:
         resource.setrlimit(resource.RLIMIT_FSIZE, (order.space, order.space))

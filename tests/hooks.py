@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from tests.worlds import checkerboard, federation, phones
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Part, Scope, map_values
 from veilrec.clients import Clients
 from veilrec.defence import Defence, HelperSteps
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, with_part
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Message, Params, Part, Scope, map_values
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire import Schema, Spec
+from veilrec.wire.codec import Schema, Spec
 
 LR = 0.5
 

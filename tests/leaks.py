@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.attacks.classifiers import Job
-from veilrec.keys import Keys
+from veilrec.attacks.common.classifiers import Job
+from veilrec.base.keys import Keys
 
 KNOWN = 0.2
 

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.func import vmap
 
 from tests.reference import GOLDEN, WORD, Reference, Upload, Weights, fold, hash_of, mix, word
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params
 from veilrec.defence import Defence
-from veilrec.defences.sampling import Kind, Sampler, Seeded, Source
-from veilrec.defences.sampling import half_of as half_of_row
-from veilrec.keys import Keys
+from veilrec.defences.noise.sampling import Kind, Sampler, Seeded, Source
+from veilrec.defences.noise.sampling import half_of as half_of_row
 from veilrec.model import Device
-from veilrec.params import Message, Params
 
 SHAPES = {
     "first": (125, 40),

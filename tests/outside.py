@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from veilrec.model import Recommender
-from veilrec.params import Part, Scope
+from veilrec.base.params import Part, Scope
 
 __all__ = ["ItemBias"]
 
@@ -55,7 +55,7 @@ Acts at: on_upload.
 from dataclasses import dataclass
 
 from veilrec.defence import Defence
-from veilrec.params import map_values
+from veilrec.base.params import map_values
 
 __all__ = ["Shrink"]
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 
 WORD = 2**64 - 1

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tests.worlds import log_of, phones, ragged, silos
+from veilrec.base.keys import Keys
 from veilrec.clients import Batch, Clients
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 
 
 def known(clients: Clients, cohort: list[int], history: int = 0) -> Batch:

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from tests.hooks import LR, Attached, Forget, Idle, Open, Push, Repair, Scramble, StopAfter, fed_of, goals
 from tests.worlds import checkerboard, federation, held, largest, phones, run, silos, uploads_of
+from veilrec.base.params import Params, Scope
 from veilrec.defence import Defence
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Params, Scope
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire import Schema, Spec, one
+from veilrec.wire.codec import Schema, Spec, one
 
 
 def test_prepare_changes_what_devices_hold() -> None:

@@ -27,14 +27,14 @@ from tests.hooks import (
     goals,
 )
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
+from veilrec.base.params import Rows, Scope
 from veilrec.defence import HOOKS, HelperSteps, chain
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.errors import BadInput
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Rows, Scope
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 
 def test_all_nine_hooks_are_reached_as_often_as_they_should_be() -> None:

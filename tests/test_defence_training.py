@@ -11,16 +11,16 @@ from torch import Tensor
 
 from tests.hooks import LR, Add, Blur, Guided, Helped, fed_of, part
 from tests.worlds import checkerboard, everyone, federation, held, largest, phones, ragged, run, uploads_of
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Rows, Scope
 from veilrec.defence import Defence, HelperSteps, chain
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Params, Rows, Scope
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 
 def by_hand(steps: HelperSteps, rounds: int, per_round: int) -> Tensor:

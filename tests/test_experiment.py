@@ -15,26 +15,26 @@ import torch
 
 from tests.forking import small
 from tests.worlds import checkerboard, log_of
-from veilrec.cells import Cell, run_cells
+from veilrec.base.plan import Plan
+from veilrec.base.tensors import read
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, chain
 from veilrec.defences.early_stop import EarlyStop
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.defences.uc_fedrec import UCFedRec
+from veilrec.engine.evaluation import Evaluation
 from veilrec.errors import BadInput
-from veilrec.evaluation import Evaluation
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
+from veilrec.lab.threat import Threat
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.popularity import Popularity
-from veilrec.plan import Plan
 from veilrec.protocol import State
+from veilrec.recipe.cells import Cell, run_cells
 from veilrec.result import Result
-from veilrec.tensors import read
-from veilrec.threat import Threat
-from veilrec.transcript import Record
+from veilrec.wire.transcript import Record
 
 UNSEEN = Evaluation(validation=False)
 

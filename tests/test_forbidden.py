@@ -18,11 +18,11 @@ FORBIDDEN = {  # by full name, whatever it was imported as
     r"torch\.(load|save|serialization\..*)": "pickles run code: use safetensors",
     r"yaml\.(load|load_all|unsafe_load|full_load)": "YAML can build objects: use TOML",
     r"os\.(system|popen)|subprocess\.get(status)?output": "no shell",
-    r"random(\..*)?": "randomness comes from veilrec.keys.Keys",
-    r"numpy\.random(\..*)?": "randomness comes from veilrec.keys.Keys",
+    r"random(\..*)?": "randomness comes from veilrec.base.keys.Keys",
+    r"numpy\.random(\..*)?": "randomness comes from veilrec.base.keys.Keys",
     r"torch\.((cuda|random|mps)\.)?(manual_seed(_all)?|seed(_all)?|set_rng_state)": "no global seed",
     r"torch\.(rand|randn|randint)(_like)?|torch\.(randperm|normal|multinomial|bernoulli)": (
-        "randomness comes from veilrec.keys.Keys"
+        "randomness comes from veilrec.base.keys.Keys"
     ),
 }
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import log_of
+from veilrec.base.keys import Keys
 from veilrec.interactions import Interactions, id_hashes
-from veilrec.keys import Keys
 
 Row = tuple[int, int, int, int]  # user, item, time, rating
 

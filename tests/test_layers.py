@@ -14,26 +14,29 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "veilrec"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-LAYERS = [  # each may import only from the rows above it
+METRICS = {f"metrics/{name}" for name in ("alike", "comparison", "groups", "measures", "statements")}
+LAYERS = [  # each may import only from the rows above it; a room stands for its modules that have no row
     {"errors"},
-    {"disk", "keys", "params", "tables", "toml"},
-    {"heap", "interactions", "mechanism", "metrics", "scratch", "steps", "tensors"},
-    {"clients", "shelf"},
-    {"features", "model", "plan", "portion", "store"},
-    {"keepsakes", "uploads", "wire", "workers"},
-    {"protocol", "traffic", "transcript"},
+    {"base"},
+    {"base/scratch", "base/steps", "base/tensors", "interactions", "metrics", "privacy/mechanism"},
+    {"clients", "engine/heap"},
+    {"engine/shelf"},
+    {"base/plan", "engine/features", "engine/store", "examples", "model"},
+    {"engine/private_rows", "engine/workers", "wire/codec", "wire/uploads"},
+    {"protocol", "wire"},
     {"attack", "defence"},
-    {"disclosure", "threat"},
+    {"lab/threat", "privacy/disclosure"},
     {"attacks", "datasets", "defences", "models", "protocols"},
-    {"evaluation", "helping"},
-    {"local", "refusals", "together"},
-    {"serving"},
+    {"engine/evaluation", "engine/helper_steps"},
+    {"engine/fused", "engine/local", "engine/refusals"},
+    {"engine/serving"},
     {"rounds"},
-    {"plugins", "probe", "result", "settings"},
-    {"catalogue", "comparison"},
+    {"engine", "recipe/plugins", "recipe/settings", "result"},
+    {*METRICS, "recipe/catalogue"},
+    {"lab", "privacy"},
     {"runs"},
     {"experiment"},
-    {"cells", "recipe"},
+    {"recipe"},
     {"node"},
     {"deploy", "report", "reproduction"},
     {"__init__"},
@@ -43,27 +46,24 @@ LAYERS = [  # each may import only from the rows above it
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CATALOGUES = {"attacks", "datasets", "defences", "models", "protocols"}
 PEOPLE = {  # what the devices hold
-    *("clients", "heap", "interactions", "keepsakes", "portion", "protocol", "shelf", "store")
+    *("clients", "engine", "examples", "interactions", "protocol"),
+    *(f"engine/{name}" for name in ("features", "heap", "private_rows", "shelf", "store")),
 }
 
 BLIND = {  # beyond the order of the rows: what a module must not know, although it lies below
     "attack": PEOPLE,
     "attacks": PEOPLE,
-    "threat": PEOPLE,
+    "lab/threat": PEOPLE,
     "deploy": CATALOGUES,
-    "evaluation": CATALOGUES,
-    "helping": CATALOGUES,
-    "local": CATALOGUES,
+    **{name: CATALOGUES for name in LEVEL if name.startswith("engine")},
     "node": CATALOGUES,
-    "report": set(LEVEL) - {"comparison", "errors", "result"},
+    "report": set(LEVEL) - {"errors", "metrics", "result", *METRICS},
     "rounds": CATALOGUES,
-    "serving": CATALOGUES,
-    "together": CATALOGUES,
 }
 
 LINE = {name for level in LAYERS[: LEVEL["rounds"] + 1] for name in level} - {"datasets", "errors"}
-STORED = {"tensors", "transcript", "wire"}  # where the line meets bytes
-EDGES = {"cli", "datasets", "experiment", "recipe", "report", "result", "runs"}
+STORED = {"base/tensors", "wire", "wire/codec"}  # where the line meets bytes
+EDGES = {"cli", "datasets", "experiment", "lab", "privacy", "recipe", "report", "result", "runs"}
 FENCES = {  # where a package may be imported: a module or folder of ours, or one file
     "torch": set(LEVEL) - {"errors", "report"},
     "numpy": set(LEVEL) - {"errors"},
@@ -71,26 +71,32 @@ FENCES = {  # where a package may be imported: a module or folder of ours, or on
     "flwr": {"deploy"},
     "jinja2": {"report"},
     "model2vec": {"models/morec.py"},
-    "numba": {"defences/compiled.py"},
+    "numba": {"defences/noise/compiled.py"},
     "pandas": EDGES,
     "platformdirs": EDGES,
     "plotly": {"report"},
     "pooch": {"datasets"},
     "pyarrow": {"datasets"},
     "rich": {"cli"},
-    "safetensors": {"datasets", "tensors", "transcript", "wire"},
+    "safetensors": {"base/tensors", "datasets", "wire", "wire/codec"},
     "scipy": EDGES,
-    "sklearn": {"attacks/classifiers.py", "runs/user_map.py"},
-    "threadpoolctl": {"attacks/jobs.py"},
+    "sklearn": {"attacks/common/classifiers.py", "runs/user_map.py"},
+    "threadpoolctl": {"attacks/common/jobs.py"},
     "transformers": {"models/morec.py"},
     "typer": {"cli"},
-    "xgboost": {"attacks/classifiers.py"},
+    "xgboost": {"attacks/common/classifiers.py"},
 }
 
 
+def row_of(parts: list[str]) -> str:
+    """The longest beginning of a place that has a row: ``engine/store``, or its room."""
+    return next((p for n in range(len(parts), 0, -1) if (p := "/".join(parts[:n])) in LEVEL), "")
+
+
 def home(place: str) -> str:
-    """The module or folder of ours that a file belongs to: ``defences/apm.py`` → ``defences``."""
-    return place.split("/")[0].removesuffix(".py")
+    """The module or room of ours that a file belongs to: ``defences/apm.py`` → ``defences``."""
+    parts = place.removesuffix(".py").split("/")
+    return row_of(parts) or parts[0]
 
 
 def typing_only(tree: ast.Module) -> set[ast.AST]:
@@ -128,9 +134,9 @@ def imports(place: str, source: str) -> set[str]:
 
 
 def ours(name: str) -> str:
-    """The module of ours behind a dotted name; what only the package itself offers is its ``__init__``."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 and (parts[1] in LEVEL or len(parts) > 2) else "__init__"
+    """The row of ours behind a dotted name; what only the package itself offers is its ``__init__``."""
+    parts = name.split(".")[1:]
+    return row_of(parts) or (parts[0] if len(parts) > 1 else "__init__")
 
 
 def faults(place: str, source: str) -> list[str]:
@@ -144,7 +150,8 @@ def faults(place: str, source: str) -> list[str]:
             there = ours(name)
             if there == here or name == "veilrec.__version__":
                 continue
-            if LEVEL.get(there, len(LAYERS)) >= LEVEL[here]:
+            neighbours = there.split("/")[0] == here.split("/")[0]
+            if LEVEL.get(there, len(LAYERS)) >= LEVEL[here] + neighbours:
                 found.append(f"{here} must not import {there}: it is not below")
             elif there in BLIND.get(here, ()):
                 found.append(f"{here} must not know {there}")
@@ -159,7 +166,7 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def test_the_package_was_found() -> None:
-    assert {"keys", "rounds", "models"} <= {home(path.relative_to(PACKAGE).as_posix()) for path in FILES}
+    assert {"base", "rounds", "models"} <= {home(path.relative_to(PACKAGE).as_posix()) for path in FILES}
 
 
 @pytest.mark.parametrize("package", sorted(set(FENCES) - {"numpy", "torch"}))
@@ -170,20 +177,20 @@ def test_the_line_has_only_torch_and_numpy(package: str) -> None:
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        ("keys.py", "from veilrec.params import Params"),
-        ("keys.py", "import veilrec.rounds"),
-        ("keys.py", "import veilrec.rounds as r"),
-        ("keys.py", "from veilrec import rounds"),
-        ("keys.py", "from veilrec import Federation"),
-        ("keys.py", "from . import rounds"),
-        ("keys.py", "from .rounds import Federation"),
-        ("keys.py", "def f():\n    from veilrec.rounds import Federation"),
-        ("keys.py", "import importlib\nimportlib.import_module('veilrec.rounds')"),
+        ("base/keys.py", "from veilrec.interactions import Interactions"),
+        ("base/keys.py", "import veilrec.rounds"),
+        ("base/keys.py", "import veilrec.rounds as r"),
+        ("base/keys.py", "from veilrec import rounds"),
+        ("base/keys.py", "from veilrec import Federation"),
+        ("base/keys.py", "from .. import rounds"),
+        ("base/keys.py", "from ..rounds import Federation"),
+        ("base/keys.py", "def f():\n    from veilrec.rounds import Federation"),
+        ("base/keys.py", "import importlib\nimportlib.import_module('veilrec.rounds')"),
         ("defence.py", "from typing import TYPE_CHECKING\nif not TYPE_CHECKING:\n    import veilrec.rounds"),
         ("defence.py", "if TYPE_CHECKING:\n    pass\nelse:\n    import veilrec.rounds"),
         ("defences/apm.py", "from ..models.fedmf import FedMF"),
         ("defences/apm.py", "from veilrec.models import fedmf"),
-        ("models/deep/er.py", "from ...local import train"),
+        ("models/deep/er.py", "from ...engine.local import train"),
         ("rounds.py", "from veilrec.protocols.fedavg import FedAvg"),
         ("attacks/attribute.py", "from veilrec.clients import Clients"),
         ("attacks/attribute.py", "from veilrec import interactions"),
@@ -192,7 +199,7 @@ def test_the_line_has_only_torch_and_numpy(package: str) -> None:
         ("rounds.py", "import pandas as pd"),
         ("models/fedmf.py", "from sklearn.svm import SVC"),
         ("attacks/attribute.py", "from sklearn.svm import SVC"),
-        ("local.py", "from safetensors.torch import save"),
+        ("engine/local.py", "from safetensors.torch import save"),
         ("experiment.py", "import typer"),
         ("result.py", "from rich.console import Console"),
         ("cli/run.py", "import left_pad"),
@@ -208,14 +215,14 @@ def test_planted_imports_are_caught(place: str, source: str) -> None:
     [
         ("defence.py", "if TYPE_CHECKING:\n    from veilrec.rounds import Federation"),
         ("defence.py", "import typing\nif typing.TYPE_CHECKING:\n    import veilrec.rounds"),
-        ("attacks/attribute.py", "from veilrec.attacks import classifiers\nfrom . import readings"),
-        ("attacks/classifiers.py", "from sklearn.svm import SVC"),
-        ("models/fedncf.py", "from .layers import MLP\nfrom ..model import Recommender"),
+        ("attacks/attribute.py", "from veilrec.attacks.common import jobs\nfrom .common import readings"),
+        ("attacks/common/classifiers.py", "from sklearn.svm import SVC"),
+        ("models/fedncf.py", "from .common.layers import MLP\nfrom ..model import Recommender"),
         ("datasets/tables.py", "import pandas\nfrom safetensors.torch import save_file"),
         ("cli/__init__.py", "from veilrec import __version__\nimport typer"),
         ("result.py", "from veilrec import __version__"),
-        ("wire.py", "from safetensors.torch import save"),
-        ("keys.py", "import math, torch\nfrom collections.abc import Mapping"),
+        ("wire/codec.py", "from safetensors.torch import save"),
+        ("base/keys.py", "import math, torch\nfrom collections.abc import Mapping"),
     ],
 )
 def test_lawful_imports_pass(place: str, source: str) -> None:

@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from tests.worlds import checkerboard, phones
+from veilrec.base.keys import Keys
+from veilrec.base.params import Part, Scope
+from veilrec.base.plan import Plan
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Recommender, bind, overrides, with_part, with_scope
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.popularity import Popularity
-from veilrec.params import Part, Scope
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 

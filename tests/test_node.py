@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from veilrec import catalogue, node, plugins, tensors, wire
+from veilrec import node
+from veilrec.base import tensors
+from veilrec.base.files import write_json
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Rows
 from veilrec.clients import Clients
 from veilrec.defences.f_gerai import FGERAI
-from veilrec.disk import write_json
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
-from veilrec.params import Params, Rows
 from veilrec.protocol import State
-from veilrec.recipe import Recipe
+from veilrec.recipe import Recipe, catalogue, plugins
 from veilrec.rounds import Federation
-from veilrec.uploads import Exchange
+from veilrec.wire import codec
+from veilrec.wire.uploads import Exchange
 
 CLIENT = 7
 SETS = {
@@ -60,7 +62,7 @@ PLUGIN = """
 from dataclasses import dataclass, replace
 import torch
 from veilrec.defence import Defence
-from veilrec.wire import Spec
+from veilrec.wire.codec import Spec
 
 __all__ = ["Sociable"]
 
@@ -108,7 +110,7 @@ def test_a_real_device_draws_items_that_no_seed_decides(tmp_path: Path) -> None:
     message, schema = node.letter(engine, state, CLIENT), engine.protocol.schema(engine.model, torch.float32)
     for k, seeded in enumerate((False, False, True, True)):
         node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
-        item = wire.decode(node.answer(tmp_path / str(k), message, seeded=seeded), schema)["item"]
+        item = codec.decode(node.answer(tmp_path / str(k), message, seeded=seeded), schema)["item"]
         assert isinstance(item, Rows)
         rows.append(set(item.row.tolist()))
     touched = set(engine.clients.log.item[engine.clients.log.user == CLIENT].tolist())
@@ -174,7 +176,7 @@ def test_a_post_is_a_message_of_its_own(tmp_path: Path) -> None:
         for client, post in files_of.items():
             node.answer(tmp_path / str(client), message[client], seeded=True, post=post)
         assert not files_of[silent].exists()
-        got = wire.decode(files_of[poster].read_bytes(), schema)
+        got = codec.decode(files_of[poster].read_bytes(), schema)
         (place,) = (state.posts.owner == poster).nonzero().squeeze(1).tolist()
         assert got.keys() == state.posts.values.keys() != set()
         for name, value in got.items():
@@ -192,7 +194,7 @@ def test_the_command_posts_where_it_is_told_to(tmp_path: Path) -> None:
         assert (tmp_path / "post").exists() == bool(more)
         sent.append(answer.stdout)
     assert b"" != sent[0] == sent[1]  # the upload alone
-    wire.decode((tmp_path / "post").read_bytes(), engine.defence.announce(engine.model, torch.float64))
+    codec.decode((tmp_path / "post").read_bytes(), engine.defence.announce(engine.model, torch.float64))
 
 
 def test_a_post_without_a_place_is_refused_before_the_round_counts(tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_a_real_device_draws_noise_that_no_seed_decides(defence: str, tmp_path: 
     for k, seeded in enumerate((False, False, True, True)):
         node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
         answer = node.answer(tmp_path / str(k), message, seeded=seeded)
-        item = wire.decode(answer, engine.protocol.schema(engine.model, engine.plan.dtype))["item"]
+        item = codec.decode(answer, engine.protocol.schema(engine.model, engine.plan.dtype))["item"]
         assert isinstance(item, Rows)
         sent.append(
             {int(row): tuple(value.tolist()) for row, value in zip(item.row, item.value, strict=True)}
@@ -283,7 +285,7 @@ def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_
         message, seen = node.letter(engine, state, CLIENT), list[Exchange]()
         state = engine.run(state, rounds=1, watch=[seen.append])
         for store in sorted(tmp_path.iterdir()):
-            assert node.answer(store, message, seeded=True) == wire.encode(of_client(seen, CLIENT))
+            assert node.answer(store, message, seeded=True) == codec.encode(of_client(seen, CLIENT))
 
 
 def drawn_by_the_simulation(engine: Federation) -> dict[str, bytes]:
@@ -485,8 +487,8 @@ def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:
         answer = alone(tmp_path, message, *more)
         assert answer.returncode == 0, answer.stderr.decode()
         schema = engine.protocol.schema(engine.model, engine.plan.dtype)
-        got = wire.decode(answer.stdout, schema)
-        assert len(answer.stdout) == len(wire.encode(upload))
+        got = codec.decode(answer.stdout, schema)
+        assert len(answer.stdout) == len(codec.encode(upload))
         assert got.keys() == upload.keys()
         for name, value in got.items():
             compare(value, upload[name], 1e-9 if engine.plan.precision == "float64" else 1e-5)
@@ -496,7 +498,7 @@ def of_client(seen: list[Exchange], client: int) -> dict[str, torch.Tensor | Row
     for exchange in seen:
         place = (exchange.received.cohort == client).nonzero()
         if len(place):
-            return wire.one(exchange.received.message, int(place))
+            return codec.one(exchange.received.message, int(place))
     raise AssertionError("the client took no part")
 
 
@@ -533,7 +535,7 @@ def test_a_bad_message_is_refused_in_one_line_and_changes_nothing(
     state = engine.start()
     node.provision(engine, state, 3, recipe.toml(), tmp_path)
     message = node.letter(engine, state, CLIENT)
-    other = wire.encode({"item": torch.zeros(90, 4), "round": torch.tensor(0, dtype=torch.int32)})
+    other = codec.encode({"item": torch.zeros(90, 4), "round": torch.tensor(0, dtype=torch.int32)})
     sent = {"cut": message[:-7], "another model's": other}.get(broken, broken)  # type: ignore[arg-type]
     before = (tmp_path / node.OWN).read_bytes()
     answer = alone(tmp_path, sent)

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.canary_world import canaries_of, canary_world, outside
-from veilrec import tensors
 from veilrec.attacks.random_guess import RandomGuess
+from veilrec.base import tensors
+from veilrec.base.keys import Keys
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
+from veilrec.lab.threat import Threat
 from veilrec.models.fedmf import FedMF
-from veilrec.plan import Plan
-from veilrec.threat import Threat
 
 ROOT = Path(__file__).parents[1]
 EVENTS = ("connect", "connect_ex", "sendto", "sendmsg", "bind")

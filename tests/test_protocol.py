@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from tests.worlds import SHORT, checkerboard, federation, held, largest, phones, ragged, run, uploads_of
-from veilrec.evaluation import Evaluation
-from veilrec.keys import Keys
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Scope
+from veilrec.engine.evaluation import Evaluation
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Params, Scope
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.uploads import Sent
-from veilrec.wire import one
+from veilrec.wire.codec import one
+from veilrec.wire.uploads import Sent
 
 
 @dataclass(frozen=True)

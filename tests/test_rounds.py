@@ -26,17 +26,17 @@ from tests.worlds import (
     silos,
     uploads_of,
 )
-from veilrec.evaluation import Evaluation
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows
+from veilrec.engine.evaluation import Evaluation
+from veilrec.engine.store import Store
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Rows
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.store import Store
-from veilrec.uploads import Exchange
-from veilrec.wire import one
+from veilrec.wire.codec import one
+from veilrec.wire.uploads import Exchange
 
 WORLD = ragged(SHORT, 120)
 

@@ -13,7 +13,7 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the files before the tests ask the catalogue what there is."""
-    from veilrec.catalogue import load_plugin
+    from veilrec.recipe.catalogue import load_plugin
 
     for name in os.environ.get("VEILREC_TEST_PLUGINS", "").split(os.pathsep):
         if name:

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
+from veilrec.base.plan import Plan
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.none import Undefended
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Recommender
-from veilrec.params import Params
-from veilrec.plan import Plan
 from veilrec.protocol import Protocol, State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.uploads import Exchange
+from veilrec.wire.uploads import Exchange
 
 RAGGED = (1, 2, 3, 5, 9, 17, 40, 100, 257, 600, 1200, 2000)  # training events of each client
 SHORT = (1, 2, 3, 5, 9, 17, 33, 70)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
+from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender
-from veilrec.params import Scope, part_of
-from veilrec.transcript import Transcript
-from veilrec.uploads import Exchange
-from veilrec.wire import Schema
+from veilrec.wire.codec import Schema
+from veilrec.wire.transcript import Transcript
+from veilrec.wire.uploads import Exchange
 
 __all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys, hash_text
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, Split, id_hashes
-from veilrec.keys import Keys, hash_text
 
 __all__ = ["Batch", "Clients"]
 

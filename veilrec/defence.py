@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest
-from veilrec.keys import Keys
-from veilrec.mechanism import Mechanism
 from veilrec.model import Device, Recommender, mapped, overrides
-from veilrec.params import Message, Params
+from veilrec.privacy.mechanism import Mechanism
 from veilrec.protocol import Protocol, State
-from veilrec.wire import Schema
+from veilrec.wire.codec import Schema
 
 if TYPE_CHECKING:
     from veilrec.rounds import Federation

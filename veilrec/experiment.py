@@ -10,32 +10,33 @@ from typing import Protocol as Shape
 
 import torch
 
-from veilrec import toml
 from veilrec.attack import Attack
+from veilrec.base import toml
+from veilrec.base.keys import Keys
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Chain, Defence
 from veilrec.defences.none import Undefended
+from veilrec.engine.evaluation import Evaluation
+from veilrec.engine.features import with_features
+from veilrec.engine.local import willing
 from veilrec.errors import BadInput, nearest
-from veilrec.evaluation import Evaluation
-from veilrec.features import with_features
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
-from veilrec.local import willing
+from veilrec.lab.examiner import Examiner
+from veilrec.lab.threat import Threat
 from veilrec.model import Recommender, made, wants_features
-from veilrec.plan import Plan
+from veilrec.privacy import ledger
 from veilrec.protocol import Protocol
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
-from veilrec.runs import folder, ledger
-from veilrec.runs.audits import Examiner
+from veilrec.runs import folder
 from veilrec.runs.fingerprint import describe, fingerprint
 from veilrec.runs.interrupt import stoppable
 from veilrec.runs.session import Session
 from veilrec.runs.training import Progress
 from veilrec.runs.world import IDS, save_world
-from veilrec.threat import Threat
-from veilrec.transcript import Record
+from veilrec.wire.transcript import Record
 
 __all__ = ["Experiment", "Written"]
 

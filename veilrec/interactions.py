@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.keys import Keys, hash_text
+from veilrec.base.keys import Keys, hash_text
 
 __all__ = ["Interactions", "Split"]
 

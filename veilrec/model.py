@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Part, Parts, Scope, part_of
+from veilrec.base.steps import Rates, rate_of
 from veilrec.clients import Batch, Clients
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
-from veilrec.params import Params, Part, Parts, Scope, part_of
-from veilrec.steps import Rates, rate_of
 
 __all__ = [
     "ONE",

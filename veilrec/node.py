@@ -23,19 +23,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec import catalogue, tensors, wire
+from veilrec.base import tensors
+from veilrec.base.files import atomic, read_json, write_json
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
-from veilrec.disk import atomic, read_json, write_json
+from veilrec.engine.store import Store
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
-from veilrec.keys import Keys
 from veilrec.model import made
-from veilrec.params import Message, Params
 from veilrec.protocol import State
-from veilrec.recipe import Recipe, assembly
+from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
-from veilrec.store import Store
-from veilrec.uploads import Posts, Sent
+from veilrec.wire import codec
+from veilrec.wire.uploads import Posts, Sent
 
 __all__ = ["answer", "letter", "main", "provision"]
 
@@ -52,7 +53,7 @@ def letter(federation: Federation, state: State, client: int) -> bytes:
     sent = federation.protocol.send(state, torch.tensor([client]), federation.keys)
     message: Message = {**sent.all, **{name: value[0] for name, value in sent.each.items()}}
     message |= {POST + name: value for name, value in state.posts.values.items()}
-    return wire.encode({**message, "round": torch.tensor(state.round, dtype=torch.int32)})
+    return codec.encode({**message, "round": torch.tensor(state.round, dtype=torch.int32)})
 
 
 def provision(federation: Federation, state: State, client: int, recipe: str, folder: Path) -> None:
@@ -119,7 +120,7 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     federation = _federation(card, own, parts, seeded=seeded)
     task, alone = federation.task(), torch.tensor([0])
     sheet = federation.protocol.letter(federation.model, federation.plan.dtype)
-    received = _tensors(wire.decode(message, sheet, freely=POST))
+    received = _tensors(codec.decode(message, sheet, freely=POST))
     round, posts = int(received.pop("round")), _under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
@@ -129,14 +130,14 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     mine = federation.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
     state = State(round, common, Store(1, lambda *_: mine), posts=Posts(torch.zeros(0), posts))
     _, uploads, kept = federation.respond(sent, state, mine, alone, task)
-    reply = wire.encode(wire.one(uploads.message, 0))
+    reply = codec.encode(codec.one(uploads.message, 0))
     own = _data(federation.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
     # What is kept and how it was drawn lie in one file, so that no crash can part them.
     marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}
     tensors.write(folder / OWN, own | marks, secret=True)
     if post is not None and len(uploads.posts.owner):
         with atomic(post) as file:
-            file.write(wire.encode(wire.one({**uploads.posts.values}, 0)))
+            file.write(codec.encode(codec.one({**uploads.posts.values}, 0)))
     return reply
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from veilrec.keys import Keys
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Scope, part_of
+from veilrec.engine.store import Store
 from veilrec.model import Device, Recommender
-from veilrec.params import Message, Params, Scope, part_of
-from veilrec.store import Store
-from veilrec.uploads import Posts, Sent, Uploads
-from veilrec.wire import Schema, Spec
+from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.uploads import Posts, Sent, Uploads
 
 __all__ = ["Protocol", "State"]
 

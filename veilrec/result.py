@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from veilrec.disk import read_json, write_json
+from veilrec.base.files import read_json, write_json
 from veilrec.errors import BadInput, Corrupted
 
 __all__ = ["RESULT", "Result", "Utility"]

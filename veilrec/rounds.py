@@ -10,23 +10,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec import keepsakes, local, serving, wire
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Scope, part_of
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
+from veilrec.engine import local, private_rows, serving
+from veilrec.engine.evaluation import Evaluation, Scored, candidates, evaluate
+from veilrec.engine.fused import STEPS, apart, check, read_by, summed
+from veilrec.engine.helper_steps import helper_stepper
+from veilrec.engine.refusals import refuse
+from veilrec.engine.store import Store
+from veilrec.engine.workers import Workers, workers
 from veilrec.errors import BadInput, ClientFailed
-from veilrec.evaluation import Evaluation, Scored, candidates, evaluate
-from veilrec.helping import helper_stepper
-from veilrec.keys import Keys
+from veilrec.examples import Portion
 from veilrec.model import Recommender, begun, told
-from veilrec.params import Message, Params, Scope, part_of
-from veilrec.plan import Plan
-from veilrec.portion import Portion
 from veilrec.protocol import Protocol, State
-from veilrec.refusals import refuse
-from veilrec.store import Store
-from veilrec.together import STEPS, apart, check, read_by, summed
-from veilrec.uploads import Exchange, Sent, Uploads
-from veilrec.workers import Workers, workers
+from veilrec.wire import codec
+from veilrec.wire.uploads import Exchange, Sent, Uploads
 
 __all__ = ["Federation"]
 
@@ -148,7 +149,7 @@ class Federation:
         """Devices of similar size, side by side: the largest first; those that are summed, many at once."""
         sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
         sizes, order = sizes.sort(descending=True, stable=True)
-        whole = self.defence.whole(self.model) + keepsakes.size(self.model) + apart(self.model, together)
+        whole = self.defence.whole(self.model) + private_rows.size(self.model) + apart(self.model, together)
         ordered, chunks, done = cohort[order.to(cohort.device)], [], 0
         while done < len(ordered):
             events = STEPS if self.model.dense else int(sizes[done])
@@ -180,7 +181,7 @@ class Federation:
             )
             phase = "training"
             situation = local.Situation(sent, state.posts.values, keys, state.round)
-            portion, mine = keepsakes.opened(task.model, portion, own)
+            portion, mine = private_rows.opened(task.model, portion, own)
             trained = local.train(task, portion, situation, mine)
             if not bool(trained.loss.isfinite().all()):
                 raise BadInput("plan.lr", "the training loss is not finite", "lower the learning rate")
@@ -189,10 +190,10 @@ class Federation:
             check(uploads, self._schema)
             if uploads.posts.values:
                 posts: Message = {**uploads.posts.values}
-                wire.check(posts, self._announced, lead=(len(uploads.posts.owner),), sender="post")
+                codec.check(posts, self._announced, lead=(len(uploads.posts.owner),), sender="post")
         except Exception as cause:
             raise _Failed(phase, chunk, cause) from cause
-        return sent, uploads, keepsakes.closed(own, portion.known.rows, trained.params | trained.optimiser)
+        return sent, uploads, private_rows.closed(own, portion.known.rows, trained.params | trained.optimiser)
 
     def work(
         self, pool: Workers, state: State, cohort: Tensor, trains: Trains, together: Collection[str] = ()
@@ -237,11 +238,11 @@ class Federation:
         keys = self.keys.fold("device").fold(self.clients.tags[cohort])
         drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
         common = Keys.seed(self.seed, keys.value.device).fold("alike")
-        own = self._cast(begun(self.model, drawn, keys, common) | keepsakes.empty(self.model, cohort))
+        own = self._cast(begun(self.model, drawn, keys, common) | private_rows.empty(self.model, cohort))
         helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
         state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
         every = {**own, **state, **helper_stepper(self.defence).fresh(helper)}
-        return keepsakes.put_away(self.model, every)
+        return private_rows.put_away(self.model, every)
 
     def _cast(self, params: Mapping[str, Tensor]) -> Params:
         return {n: w.to(self.plan.dtype) if w.is_floating_point() else w for n, w in params.items()}
@@ -257,11 +258,11 @@ class Federation:
         return bool((self.clients.validation >= 0).any())
 
     @cached_property
-    def _schema(self) -> wire.Schema:
+    def _schema(self) -> codec.Schema:
         return self.protocol.schema(self.model, self.plan.dtype)
 
     @cached_property
-    def _announced(self) -> wire.Schema:
+    def _announced(self) -> codec.Schema:
         return self.defence.announce(self.model, self.plan.dtype)
 
     @cached_property

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from tests.worlds import federation, phones, run
 from veilrec.attack import Seen, Task
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Part, Scope, part_of
 from veilrec.clients import Clients
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, chain
+from veilrec.engine.probe import see
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, with_part
+from veilrec.models.common.layers import Dense
 from veilrec.models.fedmf import FedMF
-from veilrec.models.layers import Dense
-from veilrec.params import Message, Part, Scope, part_of
-from veilrec.probe import see
 from veilrec.protocols.fedavg import FedAvg
 
 CLASSES = {"gender": 2, "age": 3, "region": 7}

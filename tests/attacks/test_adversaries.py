@@ -11,14 +11,14 @@ from torch import Tensor
 
 from tests.attacks.heads import seen_after, share_right, task_of, world
 from veilrec.attack import Attack, Seen
+from veilrec.attacks.common.gradients import heads_of, part_for
 from veilrec.attacks.dlg import DLG
-from veilrec.attacks.gradients import heads_of, part_for
 from veilrec.attacks.idlg import iDLG
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.errors import BadInput
-from veilrec.runs.lab import audit
-from veilrec.runs.presets import PRESETS
-from veilrec.runs.trials import People
+from veilrec.lab.lab import audit
+from veilrec.lab.presets import PRESETS
+from veilrec.lab.trials import People
 
 USERS = 40
 BOTH = ("gender", "region")

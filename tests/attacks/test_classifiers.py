@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from tests.leaks import Leak, graded, planted
-from veilrec.attacks import classifiers, jobs
-from veilrec.attacks.classifiers import CLASSIFIERS, FAMILIES, Job, Shape, fit_predict, staged
-from veilrec.attacks.estimators import Scale
+from veilrec.attacks.common import classifiers, jobs
+from veilrec.attacks.common.classifiers import CLASSIFIERS, FAMILIES, Job, Shape, fit_predict, staged
+from veilrec.attacks.common.estimators import Scale
+from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 
 FLOORS = [name for name, entry in CLASSIFIERS.items() if entry.family == "floor"]
 LEARNERS = [name for name in CLASSIFIERS if name not in FLOORS]
@@ -345,7 +345,7 @@ def test_the_attackers_for_few_users_find_most_of_it_alone(name: str, shares: tu
 
 
 def test_a_new_attacker_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    from veilrec.attacks.estimators import Discriminant
+    from veilrec.attacks.common.estimators import Discriminant
 
     entry = classifiers.Classifier("linear", lambda shape: Discriminant(0.1))
     monkeypatch.setitem(CLASSIFIERS, "mine", entry)

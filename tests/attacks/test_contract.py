@@ -12,13 +12,13 @@ from tests.hooks import Classifying
 from tests.worlds import checkerboard, federation, phones
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.random_guess import RandomGuess
+from veilrec.base.keys import Keys
+from veilrec.engine.probe import see
 from veilrec.interactions import id_hashes
-from veilrec.keys import Keys
+from veilrec.lab.threat import Threat
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedrap import FedRAP
-from veilrec.probe import see
-from veilrec.threat import Threat
 
 EVERY = pytest.mark.parametrize("case", cases("attacks"), ids=str)
 

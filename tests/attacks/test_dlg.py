@@ -23,17 +23,17 @@ from tests.attacks.heads import (
 )
 from tests.worlds import silos
 from veilrec.attack import Attack, Seen, Task
-from veilrec.attacks import matching
+from veilrec.attacks.common import matching
+from veilrec.attacks.common.gradients import Slopes, blocks, slopes
+from veilrec.attacks.common.heads import Head, layers
+from veilrec.attacks.common.matching import square_norm, way_down
 from veilrec.attacks.dlg import DLG, components
-from veilrec.attacks.gradients import Slopes, blocks, slopes
-from veilrec.attacks.heads import Head, layers
 from veilrec.attacks.idlg import iDLG
-from veilrec.attacks.matching import square_norm, way_down
-from veilrec.catalogue import build, find, options
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
-from veilrec.params import Params
 from veilrec.protocols.fedavg import FedAvg
+from veilrec.recipe.catalogue import build, find, options
 
 USERS = 100
 

@@ -8,8 +8,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.svm import SVC, SVR
 
 from tests.leaks import graded, planted
-from veilrec.attacks.estimators import Discriminant, Floor, Scaled, Tuned
-from veilrec.keys import Keys
+from veilrec.attacks.common.estimators import Discriminant, Floor, Scaled, Tuned
+from veilrec.base.keys import Keys
 
 
 def two_groups() -> tuple[np.ndarray, np.ndarray]:

@@ -11,19 +11,19 @@ from torch import Tensor
 
 from tests.attacks.heads import task_of, world
 from tests.worlds import federation, phones, run, silos
-from veilrec import keepsakes
 from veilrec.attack import Granted, Seen, Task
 from veilrec.attacks.item_nets import ItemNets
+from veilrec.base.keys import Keys
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
+from veilrec.engine import private_rows
+from veilrec.engine.private_rows import KEPT, ROW
+from veilrec.engine.probe import public, see, tables
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
-from veilrec.keepsakes import KEPT, ROW
-from veilrec.keys import Keys
+from veilrec.lab.threat import Threat
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedrap import FedRAP
-from veilrec.plan import Plan
-from veilrec.probe import public, see, tables
-from veilrec.threat import Threat
 
 USERS, ITEMS, WIDTH = 200, 12, 4
 LR = {"residual": 0.5, "default": 1.0}
@@ -74,8 +74,8 @@ def test_the_tables_of_a_silo_are_widened_once(monkeypatch: pytest.MonkeyPatch) 
     """However many of its users are asked for: once for each would be its size times itself."""
     clients = silos(world(30), 4)
     fed = fed_of(clients)
-    state, asked, whole = run(fed, 1), list[int](), keepsakes.whole
-    monkeypatch.setattr(keepsakes, "whole", lambda *args: asked.extend(args[2].tolist()) or whole(*args))
+    state, asked, whole = run(fed, 1), list[int](), private_rows.whole
+    monkeypatch.setattr(private_rows, "whole", lambda *args: asked.extend(args[2].tolist()) or whole(*args))
     assert tables(fed, state, torch.arange(30)).shape == (30, 60, WIDTH)
     assert asked == list(range(len(clients)))
 

@@ -11,19 +11,19 @@ import torch
 from tests.worlds import federation, phones, silos
 from veilrec.attack import Public, Seen
 from veilrec.attacks.membership import Membership
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence
 from veilrec.defences.laplace import Laplace
-from veilrec.keys import Keys
+from veilrec.engine.probe import probe, see
+from veilrec.lab.membership import membership, per_user
+from veilrec.lab.trials import People
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Message, Rows
-from veilrec.probe import probe, see
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.runs.touches import membership, per_user
-from veilrec.runs.trials import People
-from veilrec.uploads import Exchange, Sent, Uploads
-from veilrec.wire import Spec
+from veilrec.wire.codec import Spec
+from veilrec.wire.uploads import Exchange, Sent, Uploads
 
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 

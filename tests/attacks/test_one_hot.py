@@ -14,18 +14,18 @@ from tests.attacks.heads import GRADIENTS, WEIGHTS, share_right, task_of, world
 from tests.worlds import federation, phones, run
 from veilrec.attack import Seen
 from veilrec.attacks.one_hot import ColumnNorms
-from veilrec.catalogue import find
+from veilrec.base.params import Part, Scope
 from veilrec.clients import Batch
+from veilrec.engine.features import with_features
+from veilrec.engine.probe import see
 from veilrec.errors import BadInput
-from veilrec.features import with_features
 from veilrec.interactions import Interactions
 from veilrec.metrics.inference import auc
 from veilrec.model import Device, Recommender
+from veilrec.models.common.layers import Dense, bce
 from veilrec.models.fedgcn import FedGCN
-from veilrec.models.layers import Dense, bce
-from veilrec.params import Part, Scope
-from veilrec.probe import see
 from veilrec.protocols.fedavg import FedAvg
+from veilrec.recipe.catalogue import find
 
 USERS, PLAIN = 60, 4  # features that are no attribute stand before and between the two blocks
 GENDER, REGION = PLAIN, PLAIN + 2

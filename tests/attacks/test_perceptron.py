@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.leaks import auc, balanced, graded, planted
-from veilrec.attacks.perceptron import Perceptron, alike, learn
-from veilrec.keys import Keys
+from veilrec.attacks.common.perceptron import Perceptron, alike, learn
+from veilrec.base.keys import Keys
 
 KINDS: dict[str, dict[str, object]] = {
     "plain": {},
@@ -125,7 +125,7 @@ def test_held_out_rows_choose_an_epoch_before_the_rows_are_learned_by_heart() ->
 
 
 def test_dropped_shares_are_as_told() -> None:
-    from veilrec.attacks.perceptron import _stays
+    from veilrec.attacks.common.perceptron import _stays
 
     for share in (0.1, 0.3, 0.5):
         stays = _stays(Keys(torch.tensor([1, 2])), share, 500, 33)

@@ -7,15 +7,15 @@ import torch
 
 from tests.worlds import checkerboard, federation, phones, silos
 from veilrec.attack import Seen
-from veilrec.attacks.readings import covered, parts_of, read
-from veilrec.attacks.sketch import Sketch, distortion, whole
+from veilrec.attacks.common.readings import covered, parts_of, read
+from veilrec.attacks.common.sketch import Sketch, distortion, whole
+from veilrec.base.keys import Keys
+from veilrec.base.params import Rows
+from veilrec.engine.probe import probe, see, user_vectors
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Rows
-from veilrec.probe import probe, see, user_vectors
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation

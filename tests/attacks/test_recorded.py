@@ -16,18 +16,18 @@ from tests.worlds import federation, phones
 from veilrec.attack import Seen
 from veilrec.attacks.dlg import DLG
 from veilrec.attacks.idlg import iDLG
+from veilrec.base.plan import Plan
 from veilrec.cli import app
 from veilrec.defences.fedau2 import FedAU2
+from veilrec.engine.probe import see
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
+from veilrec.lab.threat import Threat
 from veilrec.models.fedmf import FedMF
-from veilrec.plan import Plan
-from veilrec.probe import see
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs.recorder import Recorder
-from veilrec.threat import Threat
-from veilrec.transcript import Record, Transcript
-from veilrec.uploads import Exchange
+from veilrec.wire.transcript import Record, Transcript
+from veilrec.wire.uploads import Exchange
 
 USERS = 60
 LAST = "adversary_gender.last.weight"

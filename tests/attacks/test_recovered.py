@@ -15,32 +15,32 @@ from torch import Tensor
 from tests.attacks.heads import Watched
 from tests.worlds import checkerboard, federation, largest, phones, ragged, run, silos
 from veilrec.attack import Public, Seen
-from veilrec.attacks.readings import covered, read
-from veilrec.attacks.recovered import Recovered, heads, recover, solve
-from veilrec.attacks.recovered import refusal as not_recovered
+from veilrec.attacks.common.readings import covered, read
+from veilrec.attacks.common.recovered import Recovered, heads, recover, solve
+from veilrec.attacks.common.recovered import refusal as not_recovered
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, part_of
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.defences.uc_fedrec import UCFedRec
+from veilrec.engine.probe import public, see, user_vectors
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, id_hashes
-from veilrec.keys import Keys
+from veilrec.lab.lab import audit, fitting
+from veilrec.lab.presets import OWN, PRESETS
+from veilrec.lab.threat import Threat
+from veilrec.lab.trials import People
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.fedrap import FedRAP
 from veilrec.models.fedvae import FedVAE
-from veilrec.params import Message, part_of
-from veilrec.probe import public, see, user_vectors
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.runs.lab import audit, fitting
-from veilrec.runs.presets import OWN, PRESETS
-from veilrec.runs.trials import People
-from veilrec.threat import Threat
-from veilrec.uploads import Exchange, Sent, Uploads
-from veilrec.wire import Spec
+from veilrec.wire.codec import Spec
+from veilrec.wire.uploads import Exchange, Sent, Uploads
 
 ITEMS, HIDDEN = 24, 40
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.01)

@@ -10,19 +10,19 @@ from torch import Tensor
 
 from tests.canary_world import ITEMS, canary_world
 from tests.worlds import everyone, federation, phones, run, silos
-from veilrec.attacks.readings import read
+from veilrec.attacks.common.readings import read
 from veilrec.defence import Defence
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.pard import PARD
+from veilrec.engine.probe import probe, public, see, user_vectors, withheld
 from veilrec.errors import BadInput
+from veilrec.lab.examiner import Examiner
+from veilrec.lab.threat import Threat
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.probe import probe, public, see, user_vectors, withheld
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.runs.audits import Examiner
-from veilrec.threat import Threat
 
 LOG = canary_world()
 BOTH = ("interactions", "user_vectors")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.cli.commands import Answer, call, tree
-from veilrec import tensors
+from veilrec.base import tensors
 
 USERS = 160
 QUICK = ("--classifier", "logistic", "--seeds", "2", "--quiet")

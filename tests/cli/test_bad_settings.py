@@ -11,7 +11,7 @@ import torch
 
 from tests import outside
 from tests.cli.commands import call, tree
-from veilrec import plugins
+from veilrec.recipe import plugins
 
 GOOD = '[data]\nname = "synthetic"\nusers = 30\nitems = 40\n[plan]\nrounds = 1\n'
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.commands import call, tree
 from tests.results import attribute, audit, result, spread
-from veilrec.disk import write_json
+from veilrec.base.files import write_json
 from veilrec.result import Result
 
 LAPLACE = {"name": "laplace", "scale": 0.1}

@@ -13,7 +13,7 @@ import typer
 
 from tests.cli.commands import call, tree
 from veilrec.datasets.delimited import csv
-from veilrec.datasets.store import imported
+from veilrec.datasets.imported import imported
 
 LOG = "who,film,stars,day\n" + "".join(
     f"{user},f{(user * 7 + item) % 9},{1 + item % 5},2020-01-{item + 1:02d}\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import call
-from veilrec import catalogue
+from veilrec.recipe import catalogue
 
 RECIPE = '[model]\nname = "FedNCF"\n[plan]\nrounds = 7\n'
 

@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_goes_on(
     done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped by a bug after training, the same command finishes it to the same numbers."""
-    from veilrec.runs.audits import Examiner
+    from veilrec.lab.examiner import Examiner
 
     def failing(self: Examiner, *arguments: object) -> None:
         raise RuntimeError("planted")

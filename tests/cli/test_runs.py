@@ -14,8 +14,8 @@ import torch
 from tests import outside
 from tests.cli.commands import Answer, call, tree
 from veilrec.cli.finished import reopen
-from veilrec.serving import scorer
-from veilrec.workers import workers
+from veilrec.engine.serving import scorer
+from veilrec.engine.workers import workers
 
 RECIPE = """
 seed = 4
@@ -350,10 +350,10 @@ def test_a_run_made_in_python_is_a_run_like_any_other(
 ) -> None:
     from functools import partial
 
+    from veilrec.base.plan import Plan
     from veilrec.datasets.synthetic import synthetic
     from veilrec.experiment import Experiment
     from veilrec.models.fedmf import FedMF
-    from veilrec.plan import Plan
 
     world = synthetic(users=30, items=40)
     result = Experiment(world, partial(FedMF, dim=4), plan=Plan(rounds=2)).run(place / "py")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.cli.commands import call
 from tests.datasets.test_movielens import REAL, needs_1m, needs_100k
-from veilrec.datasets.balance import balanced
+from veilrec.datasets.common.balance import balanced
 from veilrec.datasets.ml_1m import ml_1m
 from veilrec.datasets.ml_100k import ml_100k
 from veilrec.datasets.synthetic import synthetic

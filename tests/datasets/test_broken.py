@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from veilrec.datasets.delimited import csv
+from veilrec.datasets.imported import imported
 from veilrec.datasets.ml_1m import ml_1m
 from veilrec.datasets.ml_100k import ml_100k
 from veilrec.datasets.recbole import recbole
-from veilrec.datasets.store import imported
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.commands import call
 from tests.datasets.test_movielens import REAL
 from tests.datasets.test_taobao import events, told
-from veilrec.datasets import places
+from veilrec.datasets.common import places
 from veilrec.datasets.lastfm_1k import lastfm_1k
 from veilrec.datasets.lastfm_360k import lastfm_360k
 from veilrec.datasets.reading import streams

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from veilrec.datasets import places
-from veilrec.datasets.store import write
+from veilrec.datasets.common import places
+from veilrec.datasets.imported import write
 from veilrec.datasets.synthetic import synthetic
 from veilrec.errors import BadInput
 

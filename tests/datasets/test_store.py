@@ -13,9 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilrec.datasets import store
-from veilrec.datasets.card import checksum, read_card
-from veilrec.datasets.store import imported, write
+from veilrec.datasets import imported as module
+from veilrec.datasets.common.card import checksum, read_card
+from veilrec.datasets.imported import imported, write
 from veilrec.datasets.synthetic import synthetic
 from veilrec.errors import BadInput, Corrupted, VeilrecError
 from veilrec.interactions import Interactions
@@ -156,7 +156,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         path.write_bytes(content[: len(content) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "_write_file", full)
+    monkeypatch.setattr(module, "_write_file", full)
     for name in ("new", "old"):
         with pytest.raises(BadInput, match="No space left"):
             write(log, tmp_path / name, overwrite=True)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
 from veilrec.datasets import synthetic as module
 from veilrec.datasets.synthetic import synthetic
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, Split
-from veilrec.keys import Keys
 
 
 def hit_rate(scores: Tensor, log: Interactions, split: Split, negatives: int = 99, k: int = 10) -> float:

@@ -13,21 +13,21 @@ from torch import Tensor
 
 from tests.noisy import blurred, clients, device, number, step_of
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows, Scope, part_of
 from veilrec.defence import Defence, chain
 from veilrec.defences.apm import APM, component_of
 from veilrec.defences.laplace import Laplace
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Recommender
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Rows, Scope, part_of
+from veilrec.privacy.ledger import Ledger
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.runs.ledger import Ledger
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 MODELS: dict[str, Any] = {
     "FedMF": lambda: FedMF(24, dim=4),

@@ -17,16 +17,16 @@ from torch import Tensor
 from torch.func import vmap
 
 from tests.noisy import blurred, clients, device, values
-from veilrec.defences import compiled, weights
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Rows
 from veilrec.defences.apm import APM
-from veilrec.defences.compiled import Loops, loops
 from veilrec.defences.fednews import FedNews
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
-from veilrec.defences.noise import Noisy
-from veilrec.defences.sampling import Seeded, mix
-from veilrec.keys import Keys
-from veilrec.params import Message, Params, Rows
+from veilrec.defences.noise import compiled, weights
+from veilrec.defences.noise.compiled import Loops, loops
+from veilrec.defences.noise.noisy import Noisy
+from veilrec.defences.noise.sampling import Seeded, mix
 
 ALL, NONE = 0, 1 << 62  # numbers from which on loops are compiled
 NOISES = [

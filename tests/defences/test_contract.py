@@ -13,6 +13,7 @@ from torch import Tensor
 from tests.contract import ONCE, Case, cases
 from tests.hooks import Push
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
+from veilrec.base.params import Message, Params, Rows, Scope, map_values
 from veilrec.defence import HOOKS, Defence, chain
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
@@ -21,10 +22,9 @@ from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, overrides
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Params, Rows, Scope, map_values
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire import encode, one
+from veilrec.wire.codec import encode, one
 
 CASES = cases("defences")
 MODELS: dict[str, Any] = {"FedMF": lambda: FedMF(24, dim=4), "FedNCF": lambda: FedNCF(24, dim=4, head=(6,))}

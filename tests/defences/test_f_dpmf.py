@@ -13,19 +13,19 @@ from torch import Tensor
 
 from tests.noisy import correlation
 from tests.worlds import checkerboard, digest, federation, held, largest, log_of, phones, run, uploads_of
-from veilrec.catalogue import find
+from veilrec.base.keys import Keys, normal_of
+from veilrec.base.params import Part, Rows, Scope
+from veilrec.defences.common.kept_noise import kept_keys
 from veilrec.defences.f_dpmf import FDPMF, exponential_of
-from veilrec.defences.once import kept_keys
 from veilrec.errors import BadInput
-from veilrec.keys import Keys, normal_of
 from veilrec.model import bind
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.popularity import Popularity
-from veilrec.params import Part, Rows, Scope
 from veilrec.protocols.fedavg import FedAvg
+from veilrec.recipe.catalogue import find
 from veilrec.rounds import Federation
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 ROWS, WIDTH = 400, 20
 

@@ -20,19 +20,19 @@ from tests.worlds import (
     silos,
     uploads_of,
 )
-from veilrec.catalogue import find
+from veilrec.base.keys import Keys, hash_text
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
+from veilrec.defences.common.local_dp import reach
 from veilrec.defences.f_gerai import FGERAI
-from veilrec.defences.local_dp import reach
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys, hash_text
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
+from veilrec.recipe.catalogue import find
 from veilrec.rounds import Federation
 
 NAMES = ("age", "items", "gender=f", "gender=m")

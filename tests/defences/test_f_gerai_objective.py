@@ -23,15 +23,15 @@ from tests.worlds import (
     silos,
     uploads_of,
 )
+from veilrec.base.params import Scope
 from veilrec.clients import Clients
 from veilrec.defence import Defence
+from veilrec.defences.common.kept_noise import kept_keys
 from veilrec.defences.f_gerai import FGERAI
-from veilrec.defences.once import kept_keys
 from veilrec.interactions import Interactions, Split
 from veilrec.model import Device, bind
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Scope
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 

@@ -15,18 +15,18 @@ from torch import Tensor
 
 from tests.contract import Case, Scene, cases
 from tests.worlds import checkerboard, federation, largest, phones, ragged, run
-from veilrec.defences.adversary import Adversary
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
+from veilrec.defences.common.adversary import Adversary
 from veilrec.defences.fedau2 import FedAU2
+from veilrec.engine.probe import see, user_vectors
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, told
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedvae import FedVAE
-from veilrec.params import Params
-from veilrec.probe import see, user_vectors
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.recipe import Recipe
-from veilrec.uploads import Exchange
+from veilrec.wire.uploads import Exchange
 
 DIM = 3
 

@@ -14,28 +14,30 @@ from torch import Tensor
 
 from tests.attacks.heads import GRADIENTS, share_right, task_of, world
 from tests.worlds import checkerboard, digest, federation, held, log_of, phones, resume, run, silos
-from veilrec import node, tensors, wire
+from veilrec import node
 from veilrec.attacks.idlg import iDLG
+from veilrec.base import tensors
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
-from veilrec.defences.adversary import Adversary
+from veilrec.defences.common.adversary import Adversary
+from veilrec.defences.common.kept_noise import kept_keys
 from veilrec.defences.fedau2 import FedAU2, randomised
-from veilrec.defences.once import kept_keys
+from veilrec.engine.fused import summed
+from veilrec.engine.probe import see
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, bind
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedvae import FedVAE
-from veilrec.params import Params
-from veilrec.probe import see
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.recipe import Recipe
 from veilrec.rounds import Federation
-from veilrec.together import summed
-from veilrec.uploads import Exchange
-from veilrec.wire import encode, one
+from veilrec.wire import codec
+from veilrec.wire.codec import encode, one
+from veilrec.wire.uploads import Exchange
 
 SIXTY = math.log(1.5)  # ε at which one of two classes stays with 0.6
 KEY, BIAS = "fedau2.key", "adversary_gender.last.bias"
@@ -455,7 +457,7 @@ def test_a_real_device_draws_what_no_seed_decides_and_keeps_it(tmp_path: Path) -
         node.provision(fed, state, client, recipe.toml(), store)
         for round in range(3):
             message = node.letter(fed, replace(state, round=round), client)
-            slope = wire.decode(node.answer(store, message, seeded=name == "twin"), schema)[BIAS]
+            slope = codec.decode(node.answer(store, message, seeded=name == "twin"), schema)[BIAS]
             assert isinstance(slope, Tensor)
             told.append(int(slope.argmin()))
         keys.append(tensors.read(store / node.OWN)[f"own/{KEY}"])

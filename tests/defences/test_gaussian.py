@@ -15,21 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.engine.test_engine_equals_loop import MODELS, WORLDS, compare_upload
 from tests.noisy import Noised, device, faults, noise_of, other_keys
-from tests.test_engine_equals_loop import MODELS, WORLDS, compare_upload
 from tests.worlds import checkerboard, federation, largest, phones, run, uploads_of
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows, map_values
+from veilrec.base.plan import Plan
 from veilrec.defence import Defence
 from veilrec.defences.gaussian import Gaussian
-from veilrec.defences.sampling import Sampler
+from veilrec.defences.noise.sampling import Sampler
 from veilrec.errors import BadInput, ClientFailed
-from veilrec.keys import Keys
-from veilrec.mechanism import DELTA, gaussian_epsilon, gaussian_ratio
 from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Message, Rows, map_values
-from veilrec.plan import Plan
+from veilrec.privacy.mechanism import DELTA, gaussian_epsilon, gaussian_ratio
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.worlds import checkerboard, digest, everyone, federation, largest, phones, run
+from veilrec.base.params import KEPT, ROW
 from veilrec.defences.gaussian_posthoc import GaussianPosthoc
 from veilrec.errors import BadInput
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.fedrap import FedRAP
-from veilrec.params import KEPT, ROW
 from veilrec.rounds import Federation
 
 NOISE = GaussianPosthoc({"user": 0.5, "mlp1": 0.1})

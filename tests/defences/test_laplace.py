@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.engine.test_engine_equals_loop import MODELS, WORLDS, compare_upload
 from tests.noisy import (
     CLIP,
     Noised,
@@ -25,21 +26,20 @@ from tests.noisy import (
     other_keys,
     values,
 )
-from tests.test_engine_equals_loop import MODELS, WORLDS, compare_upload
 from tests.worlds import checkerboard, federation, largest, phones, run, uploads_of
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows, map_values
+from veilrec.base.plan import Plan
 from veilrec.defence import Defence, chain
 from veilrec.defences.laplace import Laplace
-from veilrec.defences.noise import Noise
-from veilrec.defences.sampling import Sampler, Seeded
+from veilrec.defences.noise.noisy import Noise
+from veilrec.defences.noise.sampling import Sampler, Seeded
 from veilrec.errors import BadInput, ClientFailed
-from veilrec.keys import Keys
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Rows, map_values
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 SCALES = [0.017, 0.02, 0.025, 0.033, 1.0]
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.noisy import device, steps_of
+from veilrec.base.keys import Keys
 from veilrec.defences.apm import APM
 from veilrec.defences.fednews import FedNews
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
-from veilrec.defences.noise import Noisy, _how
-from veilrec.defences.sampling import lattice
+from veilrec.defences.noise.noisy import Noisy, _how
+from veilrec.defences.noise.sampling import lattice
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 
 Floats = NDArray[np.float64]
 FEWEST, ALL = 1 << 21, 1 << 31  # a magnitude below the first is drawn anew

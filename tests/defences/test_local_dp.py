@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from veilrec.defences.local_dp import LATTICE, attributes, perturbed, piecewise, reach, sampled, unary
-from veilrec.keys import Keys
+from veilrec.base.keys import Keys
+from veilrec.defences.common.local_dp import LATTICE, attributes, perturbed, piecewise, reach, sampled, unary
 
 Draw = Callable[[Tensor, float, Keys], Tensor]
 USERS, BINS = 200_000, 25

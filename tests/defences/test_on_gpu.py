@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from tests.noisy import clients, device, seeded, steps_of, values
-from veilrec.defences import blurring, on_gpu, weights
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
-from veilrec.defences.noise import Noisy
-from veilrec.defences.sampling import Kind, lattice
-from veilrec.keys import Keys
-from veilrec.params import Message, Rows
+from veilrec.defences.noise import blurring, on_gpu, weights
+from veilrec.defences.noise.noisy import Noisy
+from veilrec.defences.noise.sampling import Kind, lattice
 
 
 def both(kind: Kind, width: int, scale: float = 5000.0) -> tuple[torch.Tensor, torch.Tensor]:

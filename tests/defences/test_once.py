@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from tests.worlds import checkerboard, federation, held, phones, run
+from veilrec.base.keys import Keys
 from veilrec.defence import Defence, chain
+from veilrec.defences.common.kept_noise import kept_keys, with_kept_keys
 from veilrec.defences.f_dpmf import FDPMF
 from veilrec.defences.f_gerai import FGERAI
 from veilrec.defences.none import Undefended
-from veilrec.defences.once import kept_keys, with_kept_keys
-from veilrec.keys import Keys
 from veilrec.model import Recommender, bind
 from veilrec.models.fedmf import FedMF
 from veilrec.rounds import Federation

@@ -13,17 +13,17 @@ from torch import Tensor
 
 from tests.contract import Scene
 from tests.worlds import checkerboard, digest, federation, held, largest, log_of, phones, run, silos
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Scope, part_of
 from veilrec.clients import Clients
 from veilrec.defence import Chain
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Device, told
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Params, Scope, part_of
 from veilrec.rounds import Federation
 
 USERS, ITEMS, DIM = 8, 14, 4

@@ -14,24 +14,24 @@ from tests.contract import Scene
 from tests.forking import Posting
 from tests.test_node import uploads_agree
 from tests.worlds import digest, federation, largest, phones, run, silos
-from veilrec import tensors
+from veilrec.base import tensors
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Rows, Scope
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.pard import PARD
-from veilrec.disclosure import disclosures
 from veilrec.errors import ClientFailed
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender, told, with_scope
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Params, Rows, Scope
-from veilrec.plan import Plan
+from veilrec.privacy.disclosure import disclosures
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.uploads import Exchange
-from veilrec.wire import encode, one
+from veilrec.wire.codec import encode, one
+from veilrec.wire.uploads import Exchange
 
 LOG = canary_world()
 MODELS: dict[str, Any] = {"FedNCF": FedNCF, "FedLightGCN": FedLightGCN}

@@ -15,23 +15,23 @@ from tests.contract import Scene
 from tests.defences.test_pard import CLASSES, DIM, ITEMS, helper_losses, penalties, scene_of, world
 from tests.test_node import uploads_agree
 from tests.worlds import digest, federation, held, largest, run, silos, uploads_of
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
+from veilrec.base.rows import thinned
+from veilrec.base.steps import Stepper
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
-from veilrec.defences.estimators import dropped
+from veilrec.defences.common.estimators import dropped
 from veilrec.defences.pard import PARD
+from veilrec.engine.helper_steps import help_along
+from veilrec.engine.local import Situation, Task
 from veilrec.errors import BadInput
-from veilrec.helping import help_along
-from veilrec.keys import Keys
-from veilrec.local import Situation, Task
 from veilrec.model import told
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Params
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.steps import Stepper
-from veilrec.tables import thinned
-from veilrec.uploads import Sent
+from veilrec.wire.uploads import Sent
 
 OPTIONS: list[dict[str, Any]] = [
     {"estimator_passes": 3},

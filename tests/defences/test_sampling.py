@@ -16,15 +16,15 @@ from scipy import stats
 from torch import Tensor
 
 from tests.noisy import CLIP, blurred, clients, device, number, seeded, steps_of, values
-from veilrec.defences import weights
+from veilrec.base.keys import Keys
+from veilrec.base.params import Rows
 from veilrec.defences.apm import APM
-from veilrec.defences.compiled import LARGEST
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
-from veilrec.defences.noise import Noisy
-from veilrec.defences.sampling import Sampler, Seeded, System, lattice, tail
-from veilrec.keys import Keys
-from veilrec.params import Rows
+from veilrec.defences.noise import weights
+from veilrec.defences.noise.compiled import LARGEST
+from veilrec.defences.noise.noisy import Noisy
+from veilrec.defences.noise.sampling import Sampler, Seeded, System, lattice, tail
 
 ALARM = 1e-6
 NOISES = [Laplace(), Laplace(clip=0.1, scale=1.0), APM(), Gaussian(), Laplace(clip=CLIP, epsilon=0.5)]

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, silos, uploads_of
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Scope, part_of
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defences.none import Undefended
 from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Device, bind, mapped, told
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Params, Scope, part_of
-from veilrec.plan import Plan
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from tests.worlds import largest
-from veilrec.keys import Keys
-from veilrec.models.layers import bags
+from veilrec.base.keys import Keys
+from veilrec.models.common.layers import bags
 
 CLIENTS, SEATS, LENGTH, ITEMS, WIDTH = 4, 2, 6, 9, 3
 

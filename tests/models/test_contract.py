@@ -12,13 +12,13 @@ from torch import Tensor
 
 from tests.contract import Case, Scene, cases
 from tests.worlds import federation, held, largest, phones, ragged, run, silos
+from veilrec.base.keys import Keys
+from veilrec.base.params import KEPT, Scope, part_of
 from veilrec.clients import Batch, Clients
+from veilrec.engine.evaluation import Evaluation
 from veilrec.errors import BadInput
-from veilrec.evaluation import Evaluation
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Recommender, bind, overrides, with_scope
-from veilrec.params import KEPT, Scope, part_of
 
 CASES = cases("models")
 FLOOR = "Popularity"

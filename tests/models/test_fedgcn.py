@@ -9,18 +9,18 @@ import torch
 
 from tests.contract import Scene
 from tests.worlds import federation, largest, phones, ragged, run, silos
+from veilrec.base.keys import Keys
+from veilrec.base.params import Scope
+from veilrec.base.plan import Plan
 from veilrec.clients import Batch, Clients
+from veilrec.engine.features import with_features
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
-from veilrec.features import with_features
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 from veilrec.model import Recommender, made, wants_features
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedmf import FedMF
-from veilrec.params import Scope
-from veilrec.plan import Plan
 from veilrec.recipe.assembly import Moved
 
 

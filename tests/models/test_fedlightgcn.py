@@ -11,13 +11,13 @@ from torch import Tensor
 
 from tests.contract import Scene
 from tests.worlds import federation, held, largest, phones, ragged, run, silos, uploads_of
+from veilrec.base.keys import Keys
 from veilrec.clients import Clients
+from veilrec.engine.probe import user_vectors
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.models.fedlightgcn import FedLightGCN
-from veilrec.probe import user_vectors
 from veilrec.rounds import Federation
-from veilrec.wire import one
+from veilrec.wire.codec import one
 
 LOG = ragged((1, 3, 5, 6, 9, 14), 30)
 

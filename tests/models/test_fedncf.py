@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from veilrec.base.params import Scope
 from veilrec.errors import BadInput
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Scope
 
 
 def shapes(model: FedNCF) -> dict[str, list[int]]:

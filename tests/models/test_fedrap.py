@@ -26,23 +26,23 @@ from tests.worlds import (
     run,
     silos,
 )
-from veilrec import keepsakes, serving
+from veilrec.base.keys import Keys
+from veilrec.base.params import ROW, Params, Rows, Scope
+from veilrec.base.plan import Plan
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.uc_fedrec import UCFedRec
-from veilrec.disclosure import disclosures
+from veilrec.engine import private_rows, serving
+from veilrec.engine.probe import user_vectors
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
+from veilrec.examples import Portion
 from veilrec.model import Device, Recommender, bind
 from veilrec.models.fedrap import FedRAP
-from veilrec.params import ROW, Params, Rows, Scope
-from veilrec.plan import Plan
-from veilrec.portion import Portion
-from veilrec.probe import user_vectors
+from veilrec.privacy.disclosure import disclosures
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.uploads import Exchange
+from veilrec.wire.uploads import Exchange
 
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 ITEMS, DIM = 120, 3
@@ -198,7 +198,7 @@ def test_many_devices_at_once_are_one_after_another(optimiser: str, variant: str
     for name, value in loop.server.items():
         assert largest(value, fed.start().server[name]) > 0.01
         assert largest(state.server[name], value) < 1e-9
-    whole = keepsakes.whole(fed.model, state.devices, everyone(fed), fed.model.names(Scope.PRIVATE))
+    whole = private_rows.whole(fed.model, state.devices, everyone(fed), fed.model.names(Scope.PRIVATE))
     kept = held(fed, state)
     assert len(loop.own) > 2
     for k, own in loop.own.items():
@@ -209,7 +209,7 @@ def test_many_devices_at_once_are_one_after_another(optimiser: str, variant: str
         if optimiser == "adam":
             assert kept["t/residual"][k] == loop.moments[k]["t/residual"]
             for moment in ("m/residual", "v/residual"):
-                found = keepsakes.widened(kept, moment, ITEMS)[k, :, 0]
+                found = private_rows.widened(kept, moment, ITEMS)[k, :, 0]
                 assert largest(found, loop.moments[k][moment]) < 1e-9
 
 
@@ -225,7 +225,7 @@ def test_planted_steps_of_rows_outside_the_round_are_noticed() -> None:
 
 def told(fed: Federation, rounds: int = 3) -> Params:
     state = run(fed, rounds)
-    own = keepsakes.whole(fed.model, state.devices, everyone(fed), fed.model.names(Scope.PRIVATE))
+    own = private_rows.whole(fed.model, state.devices, everyone(fed), fed.model.names(Scope.PRIVATE))
     return {**state.server, **own, "vectors": user_vectors(fed, state), **fed.evaluate(state).values}
 
 
@@ -258,7 +258,7 @@ def test_users_of_a_silo_have_residuals_of_their_own() -> None:
     clients = silos(ragged((*SHORT, 4), ITEMS), 3)
     fed = fed_of(clients, optimiser="sgd", epochs=1)
     state = run(fed)
-    own = keepsakes.whole(fed.model, state.devices, everyone(fed), ["residual"])["residual"]
+    own = private_rows.whole(fed.model, state.devices, everyone(fed), ["residual"])["residual"]
     for k, seats in enumerate(clients.seats.tolist()):
         for seat, user in enumerate(seats):
             touched = own[k, :, seat].any(1)
@@ -271,14 +271,14 @@ def test_only_a_few_whole_tables_are_held_at_once(monkeypatch: pytest.MonkeyPatc
     fed = fed_of(optimiser="adam")
     state = run(fed, 2)
     seen: list[int] = []
-    whole = keepsakes.whole
+    whole = private_rows.whole
 
     def watched(model: Recommender, devices: Any, cohort: Tensor, names: Any) -> Params:
         seen.append(len(cohort))
         return whole(model, devices, cohort, names)
 
     before = {**fed.evaluate(state).values, "vectors": user_vectors(fed, state)}
-    monkeypatch.setattr(keepsakes, "whole", watched)
+    monkeypatch.setattr(private_rows, "whole", watched)
     monkeypatch.setattr(serving, "HELD", 2 * ITEMS * DIM + 1)
     after = {**fed.evaluate(state).values, "vectors": user_vectors(fed, state)}
     assert max(seen) == 2
@@ -302,7 +302,7 @@ def opened(fed: Federation, state: State) -> tuple[Portion, Params]:
     drawn = Portion.draw(
         fed.clients, cohort, keys, epochs=plan.epochs, negatives=plan.negatives, dtype=plan.dtype
     )
-    return keepsakes.opened(fed.model, drawn, state.devices.get(cohort))
+    return private_rows.opened(fed.model, drawn, state.devices.get(cohort))
 
 
 @pytest.mark.parametrize("project", [0, 7])

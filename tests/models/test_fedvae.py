@@ -8,11 +8,11 @@ from torch import Tensor
 
 from tests.contract import Scene
 from tests.worlds import checkerboard, federation, largest, phones, ragged, run
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import bind
 from veilrec.models.fedvae import FedVAE
-from veilrec.params import Params
 from veilrec.protocols.fedavg import FedAvg
 
 

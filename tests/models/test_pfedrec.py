@@ -23,21 +23,21 @@ from tests.worlds import (
     run,
     silos,
 )
-from veilrec import serving
+from veilrec.base.keys import Keys
+from veilrec.base.params import Scope
 from veilrec.clients import Clients
+from veilrec.engine import serving
+from veilrec.engine.evaluation import Evaluation
+from veilrec.engine.workers import workers
 from veilrec.errors import BadInput
-from veilrec.evaluation import Evaluation
-from veilrec.keys import Keys
+from veilrec.examples import Portion
 from veilrec.model import Device, Recommender
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.pfedrec import PFedRec
-from veilrec.params import Scope
-from veilrec.portion import Portion
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.workers import workers
 
 RATES = {"item": 0.7, "default": 0.3}
 

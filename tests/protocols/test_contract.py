@@ -24,14 +24,14 @@ from tests.worlds import (
     silos,
     uploads_of,
 )
-from veilrec.keys import Keys
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Rows, Scope
+from veilrec.engine.store import Store
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Message, Rows, Scope
 from veilrec.protocol import Protocol
 from veilrec.rounds import Federation
-from veilrec.store import Store
-from veilrec.uploads import Exchange, Uploads
-from veilrec.wire import check, decode, encode, one, size
+from veilrec.wire.codec import check, decode, encode, one, size
+from veilrec.wire.uploads import Exchange, Uploads
 
 CASES = cases("protocols")
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Rows
+from veilrec.engine.store import Store
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
-from veilrec.params import Rows
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.store import Store
-from veilrec.uploads import Uploads
+from veilrec.wire.uploads import Uploads
 
 SERVER = {"item": torch.tensor([[1.0], [2.0], [3.0], [4.0]]), "head": torch.tensor([10.0])}
 VALUES = {  # the first client changes rows 0 and 2 by +2, the second row 2 by -4 (and is padded)

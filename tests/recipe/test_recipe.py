@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import outside
-from veilrec import catalogue, plugins
+from veilrec.base.params import Scope
 from veilrec.errors import BadInput
 from veilrec.models.fedncf import FedNCF
-from veilrec.params import Scope
-from veilrec.recipe import Recipe
+from veilrec.recipe import Recipe, catalogue, plugins
 
 TEXT = """
 seed = 3
@@ -99,7 +98,7 @@ def test_what_is_written_is_the_same_recipe(tmp_path: Path) -> None:
 def test_any_recipe_reads_back(
     tmp_path_factory: pytest.TempPathFactory, rounds: int, cohort: float, lr: Any, ks: list[int], seed: int
 ) -> None:
-    from veilrec import toml
+    from veilrec.base import toml
 
     plan = {"rounds": rounds, "cohort": cohort, "lr": lr}
     text = toml.write({"seed": seed, "plan": plan, "evaluation": {"ks": ks}})

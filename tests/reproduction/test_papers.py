@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.datasets.test_movielens import REAL, needs_1m
+from veilrec.lab.lab import Audit
+from veilrec.lab.presets import preset
 from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import cells_of
 from veilrec.reproduction.claims import sides
 from veilrec.reproduction.numbers import WORST, Quantity
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper, papers
 from veilrec.reproduction.tables import reported
-from veilrec.runs.lab import Audit
-from veilrec.runs.presets import preset
 
 KNOWN = {name: Paper.load(name) for name in papers()}
 METHODS = [(name, method) for name, paper in KNOWN.items() for method in paper.methods]

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from veilrec.attack import Attack, Public, Seen, Task
-from veilrec.attacks import classifiers
-from veilrec.attacks.readings import Reading, read, refusal
+from veilrec.attacks.common import classifiers
+from veilrec.attacks.common.readings import Reading, read, refusal
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["AttributeInference"]

@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Seen, Task
-from veilrec.attacks.gradients import Slopes, blocks, check, part_for, recorded, slopes, some_of
-from veilrec.attacks.heads import Head, OnGradient
-from veilrec.attacks.matching import LEAST, way_down
+from veilrec.attacks.common.gradients import Slopes, blocks, check, part_for, recorded, slopes, some_of
+from veilrec.attacks.common.heads import Head, OnGradient
+from veilrec.attacks.common.matching import LEAST, way_down
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
-from veilrec.params import Params
 
 __all__ = ["DLG", "Replay", "components"]
 

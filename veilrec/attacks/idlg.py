@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Seen, Task
-from veilrec.attacks.gradients import check, part_for, recorded, slopes
-from veilrec.attacks.heads import Head, OnGradient
-from veilrec.attacks.matching import LEAST
+from veilrec.attacks.common.gradients import check, part_for, recorded, slopes
+from veilrec.attacks.common.heads import Head, OnGradient
+from veilrec.attacks.common.matching import LEAST
+from veilrec.base.params import Params
 from veilrec.errors import BadInput
-from veilrec.params import Params
 
 __all__ = ["iDLG"]
 

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from veilrec.attack import Attack, Public, Seen, Task
+from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 
 __all__ = ["ItemNets"]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Pairs, Public
-from veilrec.params import Rows, Scope, part_of
-from veilrec.uploads import Exchange
+from veilrec.base.params import Rows, Scope, part_of
+from veilrec.wire.uploads import Exchange
 
 __all__ = ["Membership"]
 

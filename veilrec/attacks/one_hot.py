@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from veilrec.attack import Attack, Public, Seen, Task
-from veilrec.attacks.gradients import check, slopes, source, there
-from veilrec.attacks.heads import layers
+from veilrec.attacks.common.gradients import check, slopes, source, there
+from veilrec.attacks.common.heads import layers
 from veilrec.errors import BadInput
 
 __all__ = ["ColumnNorms"]

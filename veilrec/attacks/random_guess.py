@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from veilrec.attack import Attack, Seen, Task
-from veilrec.keys import Keys
+from veilrec.base.keys import Keys
 
 __all__ = ["RandomGuess"]
 

@@ -24,7 +24,7 @@ from veilrec.errors import BadInput, nearest
 if TYPE_CHECKING:
     from veilrec.attack import Public
     from veilrec.defences.apm import APM
-    from veilrec.runs.calibration import Calibration, Found, Share
+    from veilrec.lab.calibration import Calibration, Found, Share
 
 __all__ = ["apm"]
 
@@ -71,8 +71,8 @@ def apm(
     check_device(device)
     from dataclasses import replace
 
-    from veilrec.runs.calibration import allocation
-    from veilrec.threat import Threat
+    from veilrec.lab.calibration import allocation
+    from veilrec.lab.threat import Threat
 
     _check_attack(calibrate, attribute, known)
     defence = _defence(order, component or (), clip=clip, low=low, high=high)
@@ -121,8 +121,8 @@ def _defence(order: str, components: Any, **amounts: Any) -> APM:
 
 def _places(runs: list[Path]) -> list[Path]:
     """The finished runs that are meant: they may differ by their seed and in nothing else."""
-    from veilrec.cells import runs_in
-    from veilrec.comparison import Run, grouped
+    from veilrec.metrics.comparison import Run, grouped
+    from veilrec.recipe.cells import runs_in
     from veilrec.result import Result
 
     places = [found for run in runs for found in runs_in(run)]
@@ -139,9 +139,9 @@ def _open(
     """What everybody knows of the model; under a threat also what each run gives away, by component."""
     from veilrec.cli import finished
     from veilrec.cli.progress import showing
-    from veilrec.probe import public, see
-    from veilrec.runs.calibration import components_of, leaks, undefended
-    from veilrec.runs.trials import People
+    from veilrec.engine.probe import public, see
+    from veilrec.lab.calibration import components_of, leaks, undefended
+    from veilrec.lab.trials import People
 
     found: list[dict[str, Found]] = []
     for place in places if threat is not None else places[:1]:
@@ -164,7 +164,7 @@ def _open(
 
 
 def _calibrated(found: list[dict[str, Found]], public: Public, defence: APM) -> Calibration:
-    from veilrec.runs.calibration import calibrated, components_of
+    from veilrec.lab.calibration import calibrated, components_of
 
     return calibrated(found, components_of(public, defence.components))
 
@@ -207,7 +207,7 @@ def _print_measured(measured: Calibration, found: list[dict[str, Found]], paper:
 
 
 def _print_recipe(defence: APM) -> None:
-    from veilrec import toml
+    from veilrec.base import toml
     from veilrec.cli.tables import console
 
     out = console()

@@ -57,7 +57,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 def load_plugins(paths: list[Path] | None) -> None:
     """Run the plugin files of this command, and forget those of an earlier one in the same process."""
-    from veilrec import catalogue, plugins
+    from veilrec.recipe import catalogue, plugins
 
     plugins.forget()
     for path in paths or ():

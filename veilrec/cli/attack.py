@@ -23,7 +23,7 @@ from veilrec.cli.arguments import (
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
-    from veilrec.runs.lab import Audit
+    from veilrec.lab.lab import Audit
 
 __all__ = ["attack"]
 
@@ -84,7 +84,7 @@ def attack(
     """Attack finished runs again, with other attackers, readings or protocols; nothing is trained again."""
     load_plugins(plugin)
     check_device(device)
-    from veilrec.cells import runs_in
+    from veilrec.recipe.cells import runs_in
 
     threat = {
         "known": None if known is None else _known(known),
@@ -105,7 +105,7 @@ def attack(
 
 
 def _known(text: str) -> float | str:
-    from veilrec.threat import CONSENTING, known_from
+    from veilrec.lab.threat import CONSENTING, known_from
 
     if (known := known_from(text)) is None:
         raise BadInput("--known", f'"{text}" is no share', f"give a number between 0 and 1, or {CONSENTING}")
@@ -117,11 +117,11 @@ def _audits(
 ) -> list[Audit]:
     """Protocols by name, or one put together from what was named; either with changes."""
     from veilrec.attacks.attribute import AttributeInference
-    from veilrec.runs.audits import CUSTOM
-    from veilrec.runs.lab import Audit
-    from veilrec.runs.presets import OWN, WORST, preset
-    from veilrec.settings import fit, options_of
-    from veilrec.threat import Threat
+    from veilrec.lab.examiner import CUSTOM
+    from veilrec.lab.lab import Audit
+    from veilrec.lab.presets import OWN, WORST, preset
+    from veilrec.lab.threat import Threat
+    from veilrec.recipe.settings import fit, options_of
 
     changes = fit("threat", changes, options_of(Threat), "a threat")
     built = reads or parts or classifiers
@@ -153,7 +153,7 @@ def _audits(
 
 
 def _check_reading(name: str) -> None:
-    from veilrec.attacks.readings import READINGS
+    from veilrec.attacks.common.readings import READINGS
     from veilrec.errors import nearest
 
     if name not in READINGS:
@@ -165,7 +165,7 @@ def _one(
 ) -> dict[str, Any]:
     from veilrec.cli import finished
     from veilrec.cli.progress import showing
-    from veilrec.runs.audits import Examiner
+    from veilrec.lab.examiner import Examiner
     from veilrec.runs.folder import TRANSCRIPT
     from veilrec.runs.lock import locked
 

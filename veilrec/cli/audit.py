@@ -13,8 +13,8 @@ from veilrec.cli.arguments import Json, Quiet
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
-    from veilrec.runs.joining import Audience
-    from veilrec.threat import Threat
+    from veilrec.lab.match_ids import Audience
+    from veilrec.lab.threat import Threat
 
 __all__ = ["audit"]
 
@@ -97,7 +97,7 @@ def audit(
         "audit": found,
     }
     if out is not None:
-        from veilrec.disk import write_json
+        from veilrec.base.files import write_json
 
         write_json(out, kept)
     if as_json:
@@ -114,7 +114,7 @@ def _check_out(out: Path | None) -> None:
 
 
 def _threat(known: float, seeds: int) -> Threat:
-    from veilrec.threat import Threat
+    from veilrec.lab.threat import Threat
 
     if not 0 < known < 1:
         raise BadInput("--known", f"{known} is no share", "give a number between 0 and 1")
@@ -122,8 +122,8 @@ def _threat(known: float, seeds: int) -> Threat:
 
 
 def _learners(names: Sequence[str]) -> tuple[str, ...]:
-    from veilrec.attacks.classifiers import CLASSIFIERS
-    from veilrec.runs.presets import WORST
+    from veilrec.attacks.common.classifiers import CLASSIFIERS
+    from veilrec.lab.presets import WORST
 
     for name in names:
         if name not in CLASSIFIERS:
@@ -141,10 +141,10 @@ def _audience(
     most: int,
 ) -> Audience:
     """Both files, joined."""
-    from veilrec.runs.attributes import read_attributes
-    from veilrec.runs.ids import read_ids
-    from veilrec.runs.joining import join, with_ids
-    from veilrec.runs.vectors import read_vectors
+    from veilrec.lab.attributes import read_attributes
+    from veilrec.lab.ids import read_ids
+    from veilrec.lab.match_ids import join, with_ids
+    from veilrec.lab.vectors import read_vectors
 
     if ids is not None and by_position:
         raise BadInput("--by-position", "there is a file of ids as well", "keep one of the two")
@@ -165,7 +165,7 @@ def _attacked(
     from veilrec.attack import Seen
     from veilrec.attacks.attribute import AttributeInference
     from veilrec.interactions import id_hashes, lots
-    from veilrec.runs.lab import People, audit
+    from veilrec.lab.lab import People, audit
 
     vectors = torch.from_numpy(audience.vectors)
     people = People(

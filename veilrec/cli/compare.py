@@ -17,7 +17,7 @@ from veilrec.errors import BadInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from veilrec.comparison import Comparison, Group, Leak, Measure
+    from veilrec.metrics.comparison import Comparison, Group, Leak, Measure
 
 __all__ = ["compare"]
 
@@ -39,9 +39,9 @@ def compare(
     ] = None,
 ) -> None:
     """Compare finished runs: usefulness, leaks, guarantees; claims only where pairs of runs bear them out."""
-    from veilrec.cells import runs_in
-    from veilrec.comparison import Run
-    from veilrec.comparison import compare as compared
+    from veilrec.metrics.comparison import Run
+    from veilrec.metrics.comparison import compare as compared
+    from veilrec.recipe.cells import runs_in
     from veilrec.result import Result
 
     places = [found for run in runs for found in runs_in(run)]
@@ -140,7 +140,7 @@ def _write_csv(found: Comparison, path: Path) -> None:
     import csv
     import io
 
-    from veilrec.disk import atomic
+    from veilrec.base.files import atomic
 
     names, text = _attributes(found), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

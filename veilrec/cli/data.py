@@ -78,7 +78,7 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 def show(name: Dataset, balance: Balance = "", data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show a dataset: counts, long tail, attributes, first rows, and what was dropped on loading."""
     from veilrec.cli.data_views import print_log
-    from veilrec.datasets.describe import describe
+    from veilrec.datasets.common.describe import describe
     from veilrec.recipe.assembly import load
 
     about = describe(load({"name": name, "split_seed": 0, "balance": balance}, data_dir))
@@ -88,7 +88,7 @@ def show(name: Dataset, balance: Balance = "", data_dir: DataDir = None, as_json
 @app.command("get")
 def get(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Download a published dataset and check it against its published checksum."""
-    from veilrec.datasets import places
+    from veilrec.datasets.common import places
 
     if (known := places.published(name)) is not None:
         sys.stderr.write(f"From {known.address}\nTerms: {known.terms}\n")
@@ -156,9 +156,9 @@ def _take_in(
     import dataclasses
 
     from veilrec.cli.data_views import print_log, print_reading
+    from veilrec.datasets.common.describe import describe
     from veilrec.datasets.delimited import from_reading, understood
-    from veilrec.datasets.describe import describe
-    from veilrec.datasets.store import write
+    from veilrec.datasets.imported import write
 
     reading = understood(sources.log, options)
     if not quiet:
@@ -209,8 +209,8 @@ def _default_name(stem: str) -> str:
 
 def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
     """Where a dataset of this name goes; a name that means another dataset is refused at once."""
-    from veilrec import catalogue
-    from veilrec.datasets import places
+    from veilrec.datasets.common import places
+    from veilrec.recipe import catalogue
 
     if not NAME.fullmatch(name):
         raise BadInput("--name", f'"{name}" is no name', "use letters, digits, dots, dashes; at most 64")
@@ -232,7 +232,7 @@ def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
 
 def _known(data_dir: Path | None) -> list[dict[str, Any]]:
     """The embedded world, and what others publish."""
-    from veilrec.datasets import places
+    from veilrec.datasets.common import places
 
     sizes = {"users": 300, "items": 200, "events": 12_000}
     rows: list[dict[str, Any]] = [
@@ -248,7 +248,7 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
 
 def _by_hand(data_dir: Path | None) -> list[dict[str, Any]]:
     """What has a loader of ours and must be got by hand."""
-    from veilrec.datasets import places
+    from veilrec.datasets.common import places
 
     rows = []
     for name, known in places.BY_HAND.items():
@@ -261,8 +261,8 @@ def _by_hand(data_dir: Path | None) -> list[dict[str, Any]]:
 
 def _stored(data_dir: Path | None) -> list[dict[str, Any]]:
     """The imported ones; a damaged one is listed as that."""
-    from veilrec.datasets import places
-    from veilrec.datasets.card import read_card
+    from veilrec.datasets.common import places
+    from veilrec.datasets.common.card import read_card
 
     rows = []
     for name, folder in places.stored(data_dir).items():

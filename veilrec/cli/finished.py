@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
+from veilrec.engine.evaluation import Evaluation, evaluate, popularity
+from veilrec.engine.serving import scorer
+from veilrec.engine.workers import workers
 from veilrec.errors import BadInput
-from veilrec.evaluation import Evaluation, evaluate, popularity
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.recipe import Recipe
@@ -19,8 +21,6 @@ from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs.folder import RECIPE, Run, load_run
 from veilrec.runs.world import WORLD
-from veilrec.serving import scorer
-from veilrec.workers import workers
 
 __all__ = ["Opened", "judge", "recommend", "reopen"]
 

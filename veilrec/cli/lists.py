@@ -36,7 +36,7 @@ def list_entries(
     as_json: Json = False,
 ) -> None:
     """List what there is, with the options of each entry."""
-    from veilrec import catalogue
+    from veilrec.recipe import catalogue
 
     load_plugins(plugin)
     if kind == PAPERS:
@@ -70,8 +70,8 @@ def _list_papers(as_json: bool) -> None:
 
 def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
     """All that is known about an entry, for JSON."""
-    from veilrec import catalogue
-    from veilrec.settings import REQUIRED, describe, plain
+    from veilrec.recipe import catalogue
+    from veilrec.recipe.settings import REQUIRED, describe, plain
 
     plugin = catalogue.plugin_of(entry)
     told = {
@@ -117,7 +117,7 @@ def _about(entry: Mapping[str, Any]) -> Group:
 
 
 def _options(options: Mapping[str, Any]) -> str:
-    from veilrec.settings import shown
+    from veilrec.recipe.settings import shown
 
     lines = []
     for name, option in options.items():

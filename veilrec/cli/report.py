@@ -31,7 +31,7 @@ def report(
 ) -> None:
     """Make one self-contained page out of finished runs; it opens offline and asks nobody for anything."""
     load_plugins(plugin)
-    from veilrec.cells import runs_in
+    from veilrec.recipe.cells import runs_in
 
     places = [found for run in runs for found in runs_in(run)]
     if tsne and not with_user_map:
@@ -51,7 +51,7 @@ def write_report(
     json_: Path | None = None,
 ) -> None:
     """The page of some runs, and their numbers where asked for."""
-    from veilrec.disk import atomic
+    from veilrec.base.files import atomic
     from veilrec.report import render, table, to_csv
     from veilrec.result import Result
 
@@ -68,7 +68,7 @@ def write_report(
 def user_maps(places: list[Path], data_dir: Path | None = None, *, tsne: bool = False) -> dict[str, Any]:
     """The users of each run in two dimensions; each run is opened again for it."""
     from veilrec.cli import finished
-    from veilrec.probe import user_vectors
+    from veilrec.engine.probe import user_vectors
     from veilrec.runs.user_map import user_map
 
     found = {}

@@ -110,7 +110,7 @@ def _run(
     quiet: bool,
     light: bool,
 ) -> list[Failure]:
-    from veilrec.datasets import places
+    from veilrec.datasets.common import places
     from veilrec.reproduction.running import Failure, lighten, run_apart, run_here
 
     todo = [cell for cell in cells if not cell.finished]
@@ -221,7 +221,7 @@ def _write(
     stale: dict[str, str],
     lacks: list[Lack],
 ) -> None:
-    from veilrec.disk import atomic
+    from veilrec.base.files import atomic
     from veilrec.reproduction.results import markdown
 
     tables, datasets, seeds, no_extra = asked

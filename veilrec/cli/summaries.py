@@ -51,7 +51,7 @@ def print_result(result: Result, place: Path) -> None:
         for audit in result.privacy.values():
             print_verdicts(audit)
     if result.ledger:
-        from veilrec.runs.statement import SEEDED
+        from veilrec.privacy.statement import SEEDED
 
         seeded = f"; {SEEDED}" if SEEDED in result.ledger.get("notes", ()) else ""
         out.print(f"Privacy ledger: {result.ledger['statement']}{seeded}")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilrec import cells, recipe
+from veilrec import recipe
 from veilrec.cli.progress import Silence, showing
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
-from veilrec.recipe import Recipe
+from veilrec.recipe import Recipe, cells
 from veilrec.result import Result
 
 __all__ = ["Job", "many", "one"]

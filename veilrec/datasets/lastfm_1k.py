@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from veilrec.datasets.lastfm import listened
+from veilrec.datasets.common.lastfm import listened
 from veilrec.datasets.reading.archives import read
 from veilrec.datasets.reading.assemble import Log, sound_ids
 from veilrec.datasets.reading.layout import understand

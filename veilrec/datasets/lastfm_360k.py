@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.lastfm import left_out, listened
+from veilrec.datasets.common.lastfm import left_out, listened
 from veilrec.datasets.reading.archives import Source
 from veilrec.datasets.reading.assemble import Log, Titles, sound_ids
 from veilrec.datasets.reading.layout import understand

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veilrec.datasets.movielens import GENDERS, File, Release, load
+from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.reading.archives import files
 from veilrec.datasets.reading.people import Attribute, declared
 from veilrec.datasets.reading.table import Table

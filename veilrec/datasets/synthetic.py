@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from veilrec.datasets.fiction import titles
+from veilrec.base.keys import Keys, below
+from veilrec.datasets.common.fiction import titles
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys, below
 
 __all__ = ["synthetic"]
 

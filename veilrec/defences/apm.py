@@ -17,14 +17,14 @@ from typing import Literal
 
 from torch import Tensor
 
+from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.defence import Defence
-from veilrec.defences.blurring import widen
-from veilrec.defences.noise import Noise, Noisy, check_amounts, every_row, values
-from veilrec.defences.sampling import lattice
+from veilrec.defences.noise.blurring import widen
+from veilrec.defences.noise.noisy import Noise, Noisy, check_amounts, every_row, values
+from veilrec.defences.noise.sampling import lattice
 from veilrec.errors import BadInput, nearest
-from veilrec.mechanism import Mechanism, exact
 from veilrec.model import Device, Recommender
-from veilrec.params import Message, Params, Rows, Scope, part_of
+from veilrec.privacy.mechanism import Mechanism, exact
 from veilrec.protocol import Protocol
 
 __all__ = ["APM", "component_of"]

@@ -16,12 +16,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys, normal_of
+from veilrec.base.params import Scope, part_of
 from veilrec.clients import Clients
-from veilrec.defences.once import Keeping, kept_keys, with_kept_keys
+from veilrec.defences.common.kept_noise import Keeping, kept_keys, with_kept_keys
 from veilrec.errors import BadInput
-from veilrec.keys import Keys, normal_of
 from veilrec.model import Device, Recommender
-from veilrec.params import Scope, part_of
 
 __all__ = ["FDPMF"]
 

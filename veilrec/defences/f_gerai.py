@@ -16,12 +16,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
 from veilrec.clients import Clients
-from veilrec.defences.local_dp import perturbed
-from veilrec.defences.once import Keeping, kept_keys, secrets, with_kept_keys
+from veilrec.defences.common.kept_noise import Keeping, kept_keys, secrets, with_kept_keys
+from veilrec.defences.common.local_dp import perturbed
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, id_hashes
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
 
 __all__ = ["FGERAI"]

@@ -27,13 +27,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Part, Scope, part_of
 from veilrec.defence import guarded
-from veilrec.defences.adversary import Adversary, Head, mean_over, part_named
-from veilrec.defences.once import Keeping, kept_keys, with_kept_keys
+from veilrec.defences.common.adversary import Adversary, Head, mean_over, part_named
+from veilrec.defences.common.kept_noise import Keeping, kept_keys, with_kept_keys
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import ONE, Device, Recommender, bind, with_part
-from veilrec.params import Part, Scope, part_of
 
 __all__ = ["FedAU2"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from veilrec.defences.noise import Noise, Noisy, check_amounts
-from veilrec.defences.sampling import lattice
-from veilrec.mechanism import exact, gaussian_ratio
+from veilrec.defences.noise.noisy import Noise, Noisy, check_amounts
+from veilrec.defences.noise.sampling import lattice
+from veilrec.privacy.mechanism import exact, gaussian_ratio
 
 __all__ = ["Gaussian"]
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import KEPT, Params, part_of
 from veilrec.defence import Defence
 from veilrec.errors import BadInput, nearest
-from veilrec.keys import Keys
 from veilrec.model import Recommender
-from veilrec.params import KEPT, Params, part_of
 from veilrec.protocol import State
 
 if TYPE_CHECKING:

@@ -24,14 +24,14 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from veilrec.base.params import Params, Part, Scope
+from veilrec.base.rows import pick, shares
 from veilrec.defence import Defence, HelperSteps, guarded
-from veilrec.defences.estimators import Estimators, distance, dropped, guessing
-from veilrec.defences.split import Split
+from veilrec.defences.common.estimators import Estimators, distance, dropped, guessing
+from veilrec.defences.common.split import Split
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
-from veilrec.params import Params, Part, Scope
-from veilrec.tables import pick, shares
-from veilrec.wire import Schema, Spec
+from veilrec.wire.codec import Schema, Spec
 
 __all__ = ["PARD"]
 

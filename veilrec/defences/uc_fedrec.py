@@ -22,12 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from veilrec.base.params import Part, Scope
 from veilrec.defence import Defence, HelperSteps, guarded
-from veilrec.defences.adversary import mean_over, part_named
-from veilrec.defences.split import Perceptron, perceive
+from veilrec.defences.common.adversary import mean_over, part_named
+from veilrec.defences.common.split import Perceptron, perceive
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
-from veilrec.params import Part, Scope
 
 __all__ = ["UCFedRec"]
 

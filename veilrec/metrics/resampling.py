@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 
 __all__ = [
     "Measured",

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Part, Scope, part_of
+from veilrec.base.rows import pick, shares
 from veilrec.clients import Batch
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, Dense, check_widths, known_products, perceptron
-from veilrec.params import Params, Part, Scope, part_of
-from veilrec.tables import pick, shares
+from veilrec.models.common.layers import LOSSES, Dense, check_widths, known_products, perceptron
 
 __all__ = ["FedGCN"]
 

@@ -18,15 +18,15 @@ from typing import Literal
 
 from torch import Tensor
 
+from veilrec.base.params import Params
+from veilrec.base.rows import shares, thinned
+from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.model import Device
+from veilrec.models.common.layers import asked
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.models.layers import asked
-from veilrec.params import Params
-from veilrec.steps import Rates
-from veilrec.tables import shares, thinned
 
 __all__ = ["FedLightGCN"]
 

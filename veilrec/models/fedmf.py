@@ -10,12 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.params import Params, Part, Scope
+from veilrec.base.rows import pick
+from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import LOSSES, check_scale, check_widths, rows_of
-from veilrec.params import Params, Part, Scope
-from veilrec.steps import Rates
-from veilrec.tables import pick
+from veilrec.models.common.layers import LOSSES, check_scale, check_widths, rows_of
 
 __all__ = ["FedMF"]
 

@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from veilrec.base.params import Params, Part, Scope
+from veilrec.base.rows import pick
+from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.model import Device
+from veilrec.models.common.layers import Dense, check_widths, known_products, perceptron
 from veilrec.models.fedmf import FedMF
-from veilrec.models.layers import Dense, check_widths, known_products, perceptron
-from veilrec.params import Params, Part, Scope
-from veilrec.steps import Rates
-from veilrec.tables import pick
 
 __all__ = ["FedNCF"]
 

@@ -27,14 +27,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Part, Scope
+from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import asked, bce, check_scale, check_widths
+from veilrec.models.common.layers import asked, bce, check_scale, check_widths
 from veilrec.models.pfedrec import Score
-from veilrec.params import Params, Part, Scope
-from veilrec.steps import Rates
 
 __all__ = ["FedRAP"]
 

@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys, uniform_of
+from veilrec.base.params import Part, Scope
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
-from veilrec.keys import Keys, uniform_of
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import Dense, bags, check_widths, whole_rows
-from veilrec.params import Part, Scope
+from veilrec.models.common.layers import Dense, bags, check_widths, whole_rows
 
 __all__ = ["FedVAE"]
 

@@ -20,12 +20,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Part, Scope
+from veilrec.base.steps import Rates
 from veilrec.clients import Batch
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
-from veilrec.models.layers import asked, bce, check_scale, check_widths, rows_of
-from veilrec.params import Params, Part, Scope
-from veilrec.steps import Rates
+from veilrec.models.common.layers import asked, bce, check_scale, check_widths, rows_of
 
 __all__ = ["PFedRec"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.params import Part, Scope
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.params import Part, Scope
 
 __all__ = ["Popularity"]
 

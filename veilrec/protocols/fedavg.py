@@ -15,14 +15,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Rows, Scope, part_of
+from veilrec.base.steps import Rates, Stepper, every_rate, rate_of
+from veilrec.engine.store import Store
 from veilrec.errors import BadInput
-from veilrec.keys import Keys
 from veilrec.model import Device, Recommender
-from veilrec.params import Message, Params, Rows, Scope, part_of
 from veilrec.protocol import Protocol, State
-from veilrec.steps import Rates, Stepper, every_rate, rate_of
-from veilrec.store import Store
-from veilrec.uploads import Sent, Uploads
+from veilrec.wire.uploads import Sent, Uploads
 
 __all__ = ["FedAvg"]
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from veilrec import catalogue, plugins, toml
+from veilrec.base import toml
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
-from veilrec.plugins import Plugin
-from veilrec.recipe import assembly
+from veilrec.recipe import assembly, catalogue, plugins
+from veilrec.recipe.plugins import Plugin
 from veilrec.recipe.sections import LISTED, resolve
+from veilrec.recipe.settings import plain
 from veilrec.recipe.source import SWEEP, Source
-from veilrec.settings import plain
 
 if TYPE_CHECKING:
     from veilrec.experiment import Experiment

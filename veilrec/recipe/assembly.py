@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilrec import catalogue
-from veilrec.datasets import places
-from veilrec.datasets.balance import balanced
+from veilrec.base.params import Scope
+from veilrec.datasets.common import places
+from veilrec.datasets.common.balance import balanced
 from veilrec.defence import Defence, chain
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender, made, with_scope
-from veilrec.params import Scope
+from veilrec.recipe import catalogue
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
-from veilrec.settings import fit, options_of
+from veilrec.recipe.settings import fit, options_of
 
 __all__ = ["Moved", "build", "check_threat", "load"]
 

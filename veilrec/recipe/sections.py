@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from veilrec import catalogue
-from veilrec.datasets import places
-from veilrec.datasets.store import imported
+from veilrec.base.plan import Plan
+from veilrec.datasets.common import places
+from veilrec.datasets.imported import imported
+from veilrec.engine.evaluation import Evaluation
 from veilrec.errors import BadInput, nearest
-from veilrec.evaluation import Evaluation
-from veilrec.plan import Plan
+from veilrec.lab.threat import Threat
+from veilrec.recipe import catalogue
+from veilrec.recipe.settings import Option, defaults, fit, options_of, plain
 from veilrec.result import Result
-from veilrec.settings import Option, defaults, fit, options_of, plain
-from veilrec.threat import Threat
-from veilrec.transcript import Record
+from veilrec.wire.transcript import Record
 
 __all__ = ["DATA", "LISTED", "PLAIN", "SECTIONS", "dataset", "resolve", "rest"]
 

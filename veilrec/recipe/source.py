@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from veilrec import toml
+from veilrec.base import toml
 from veilrec.errors import BadInput
 from veilrec.recipe.sections import SECTIONS
 

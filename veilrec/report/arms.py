@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from veilrec.comparison.alike import attackers_of, threat_of
-from veilrec.comparison.groups import ASIDE, defended, labels
-from veilrec.comparison.groups import flat as trained
+from veilrec.metrics.alike import attackers_of, threat_of
+from veilrec.metrics.groups import ASIDE, defended, labels
+from veilrec.metrics.groups import flat as trained
 from veilrec.report.measures import Measure, pool, read
 from veilrec.result import Result
 

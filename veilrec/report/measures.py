@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.comparison import interval
+from veilrec.metrics.comparison import interval
 
 __all__ = ["Measure", "combined_p", "difference", "pool", "read"]
 
@@ -120,7 +120,7 @@ def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> M
 
 
 def _measure(found: Any) -> Measure:
-    """A measure of `veilrec.comparison` as ours."""
+    """A measure of `veilrec.metrics.comparison` as ours."""
     low, high = (math.nan if end is None else end for end in (found.low, found.high))
     return Measure(found.value, low, high)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from veilrec.comparison.measures import mute
+from veilrec.metrics.measures import mute
 from veilrec.report.measures import Measure, pool, read
 from veilrec.report.numerals import number, out_of_100
 from veilrec.report.verdicts import Verdict, attacker_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from veilrec.comparison.measures import only_read
+from veilrec.metrics.measures import only_read
 from veilrec.report.arms import Arm, Family
 
 __all__ = ["Terms", "protocols", "terms"]

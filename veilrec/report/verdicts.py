@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from veilrec.comparison.alike import unlike
-from veilrec.comparison.measures import Run, found_in
+from veilrec.metrics.alike import unlike
+from veilrec.metrics.measures import Run, found_in
 from veilrec.report.arms import Arm, Family, seed_of
 from veilrec.report.measures import Measure, combined_p, difference, pool, read
 from veilrec.report.terms import Terms, terms

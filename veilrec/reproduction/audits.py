@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from veilrec.comparison.alike import FREE
 from veilrec.errors import BadInput
+from veilrec.lab.presets import PRESETS, preset
+from veilrec.metrics.alike import FREE
+from veilrec.recipe.settings import shown
 from veilrec.reproduction.cells import Cell
 from veilrec.reproduction.numbers import WORST
 from veilrec.result import Result
-from veilrec.runs.presets import PRESETS, preset
-from veilrec.settings import shown
 
 __all__ = ["Lack", "attacks", "lacking"]
 

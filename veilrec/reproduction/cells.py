@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilrec.comparison.groups import ASIDE, flat
 from veilrec.errors import BadInput, nearest
+from veilrec.metrics.groups import ASIDE, flat
 from veilrec.recipe import Recipe
+from veilrec.recipe.settings import shown
 from veilrec.reproduction.contents import Table
 from veilrec.reproduction.paper import Paper
 from veilrec.result import RESULT, Result
-from veilrec.settings import shown
 
 __all__ = ["Cell", "Shelf", "cells_of", "other_settings"]
 

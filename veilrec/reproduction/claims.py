@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from veilrec.comparison.measures import Measure
+from veilrec.metrics.measures import Measure
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.contents import Claim, Table
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus

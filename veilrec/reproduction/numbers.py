@@ -1,8 +1,9 @@
 """Numbers: what runs reached, over their seeds and users, and the doubt about it.
 
-The interval is that of `veilrec.comparison`: users resampled alike in all runs, widened by the spread of the
-seeds as Student's t asks for. Of a score whose resamples a result does not keep, the ends of its interval
-stand in; two such scores are then compared as if they were of different people, which is wider.
+The interval is that of `veilrec.metrics.comparison`: users resampled alike in all runs, widened by the
+spread of the seeds as Student's t asks for. Of a score whose resamples a result does not keep, the ends of
+its interval stand in; two such scores are then compared as if they were of different people, which is
+wider.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veilrec.comparison.measures import Measure, interval, mute, only_read, usefulness
+from veilrec.metrics.measures import Measure, interval, mute, only_read, usefulness
 from veilrec.result import Result
 
 __all__ = ["WORST", "Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]

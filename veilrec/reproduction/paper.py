@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veilrec import toml
+from veilrec.base import toml
 from veilrec.errors import BadInput, nearest
+from veilrec.recipe.settings import fit, options_of
 from veilrec.reproduction.contents import Claim, Contents, Table
 from veilrec.reproduction.words import COMPONENTS, METRICS, SCORES
-from veilrec.settings import fit, options_of
 
 __all__ = ["FLOOR", "POPULARITY", "Paper", "papers"]
 

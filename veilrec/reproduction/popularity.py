@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilrec.disk import read_json, write_json
+from veilrec.base.files import read_json, write_json
+from veilrec.engine.evaluation import evaluate, popularity
+from veilrec.engine.workers import workers
 from veilrec.errors import BadInput, Corrupted
-from veilrec.evaluation import evaluate, popularity
 from veilrec.recipe import Recipe
 from veilrec.reproduction.numbers import Value
 from veilrec.result import Result
 from veilrec.runs.folder import RECIPE, load_run
 from veilrec.runs.summary import replicates
-from veilrec.workers import workers
 
 __all__ = ["FILE", "floor_of", "keep_floor"]
 

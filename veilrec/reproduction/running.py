@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from veilrec.disk import writing
+from veilrec.base.files import writing
 from veilrec.errors import Interrupted, VeilrecError
 from veilrec.reproduction.cells import Cell
 from veilrec.runs.interrupt import stoppable

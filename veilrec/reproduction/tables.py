@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from veilrec.comparison.alike import refuse_mixtures
-from veilrec.comparison.measures import Measure, Run
 from veilrec.errors import BadInput
+from veilrec.metrics.alike import refuse_mixtures
+from veilrec.metrics.measures import Measure, Run
 from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.contents import Table

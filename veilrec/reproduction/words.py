@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from veilrec.comparison.measures import Measure
+from veilrec.metrics.measures import Measure
 from veilrec.result import Result
 
 __all__ = [

@@ -18,13 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from veilrec.disk import Digest, digest, sweep, sync_folder, write_json, writing
+from veilrec.base.files import Digest, digest, sweep, sync_folder, write_json, writing
+from veilrec.base.params import Params
+from veilrec.base.tensors import Reader, read, write
+from veilrec.engine.shelf import Shelf
 from veilrec.errors import BadInput, Corrupted
-from veilrec.params import Params
 from veilrec.protocol import State
-from veilrec.shelf import Shelf
-from veilrec.tensors import Reader, read, write
-from veilrec.uploads import Posts
+from veilrec.wire.uploads import Posts
 
 __all__ = ["Checkpoints", "Damaged", "Saved", "flat", "unflat"]
 

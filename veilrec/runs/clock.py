@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from veilrec.uploads import Exchange
+from veilrec.wire.uploads import Exchange
 
 __all__ = ["Clock", "peak_memory", "total"]
 

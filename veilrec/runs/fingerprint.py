@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import Tensor
 
+from veilrec.base.tensors import raw
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
-from veilrec.tensors import raw
 
 __all__ = ["data_fingerprint", "describe", "fingerprint"]
 

@@ -13,12 +13,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.disk import Digest, atomic, digest, sweep, writing
+from veilrec.base.files import Digest, atomic, digest, sweep, writing
+from veilrec.base.params import KEPT, Params
+from veilrec.base.scratch import Scratch
+from veilrec.base.tensors import Blocks, Reader, read, write
+from veilrec.engine.evaluation import Scored
+from veilrec.engine.heap import COUNT, padded
 from veilrec.errors import BadInput, Corrupted
-from veilrec.evaluation import Scored
-from veilrec.heap import COUNT, padded
 from veilrec.interactions import Interactions
-from veilrec.params import KEPT, Params
 from veilrec.protocol import State
 from veilrec.result import Result
 from veilrec.rounds import Federation
@@ -26,8 +28,6 @@ from veilrec.runs.checkpoint import DEVICES, unflat
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.lock import LOCK, held_by, locked
 from veilrec.runs.world import IDS, WORLD, load_world
-from veilrec.scratch import Scratch
-from veilrec.tensors import Blocks, Reader, read, write
 
 __all__ = ["Run", "claim", "load_run", "save_state", "tidy", "write_per_user", "write_recipe"]
 

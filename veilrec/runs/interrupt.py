@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from veilrec.errors import Interrupted
-from veilrec.uploads import Exchange
+from veilrec.wire.uploads import Exchange
 
 __all__ = ["GRACE", "Stop", "stoppable"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from veilrec.disk import Digest, digest, sync_file, writing
+from veilrec.base.files import Digest, digest, sync_file, writing
 from veilrec.errors import Corrupted
 
 __all__ = ["EMPTY", "Journal"]

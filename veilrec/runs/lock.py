@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veilrec.disk import grab, writing
+from veilrec.base.files import grab, writing
 from veilrec.errors import BadInput
 
 __all__ = ["LOCK", "held_by", "locked"]

@@ -11,13 +11,13 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from veilrec.disk import Digest, read_json, sync_file, sync_folder, write_json, writing
+from veilrec.base.files import Digest, read_json, sync_file, sync_folder, write_json, writing
+from veilrec.base.params import Rows
+from veilrec.base.tensors import DTYPES, NAMES, Column, raw, write_columns
 from veilrec.errors import Corrupted
-from veilrec.params import Rows
-from veilrec.tensors import DTYPES, NAMES, Column, raw, write_columns
-from veilrec.transcript import PROBE, Record, declaration
-from veilrec.uploads import Exchange
-from veilrec.wire import Schema
+from veilrec.wire.codec import Schema
+from veilrec.wire.transcript import PROBE, Record, declaration
+from veilrec.wire.uploads import Exchange
 
 __all__ = ["Recorder"]
 

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from veilrec.disclosure import disclosures
-from veilrec.disk import digest
-from veilrec.evaluation import Scored, evaluate, popularity
+from veilrec.base.files import digest
+from veilrec.base.params import part_of
+from veilrec.engine.evaluation import Scored, evaluate, popularity
+from veilrec.engine.probe import probe
+from veilrec.engine.workers import workers
 from veilrec.interactions import Interactions
-from veilrec.params import part_of
-from veilrec.probe import probe
+from veilrec.lab.examiner import Examiner
+from veilrec.privacy.disclosure import disclosures
 from veilrec.protocol import State
 from veilrec.result import Result, Utility
 from veilrec.rounds import Federation
 from veilrec.runs import folder
-from veilrec.runs.audits import Examiner
 from veilrec.runs.checkpoint import Checkpoints
 from veilrec.runs.clock import total
 from veilrec.runs.fingerprint import data_fingerprint
@@ -28,8 +29,7 @@ from veilrec.runs.recorder import Recorder
 from veilrec.runs.summary import curves, environment, replicates, summary
 from veilrec.runs.training import Progress, Training
 from veilrec.runs.world import IDS, WORLD
-from veilrec.transcript import Record
-from veilrec.workers import workers
+from veilrec.wire.transcript import Record
 
 __all__ = ["Session"]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from veilrec.clients import Clients
-from veilrec.evaluation import Scored
-from veilrec.features import profile
+from veilrec.engine.evaluation import Scored
+from veilrec.engine.features import profile
 from veilrec.interactions import Interactions, lots
 from veilrec.metrics.resampling import mean, weights
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from veilrec.disk import Digest
+from veilrec.base.files import Digest
+from veilrec.base.params import Params
 from veilrec.errors import BadInput, Corrupted, Interrupted
-from veilrec.params import Params
+from veilrec.lab.curve_audit import Along, unattacked
+from veilrec.privacy.ledger import Ledger, check
 from veilrec.protocol import State
 from veilrec.rounds import Federation
-from veilrec.runs.along import Along, unattacked
 from veilrec.runs.checkpoint import Checkpoints, Saved
 from veilrec.runs.clock import Clock
 from veilrec.runs.interrupt import GRACE, Stop
 from veilrec.runs.journal import EMPTY, Journal
-from veilrec.runs.ledger import Ledger, check
 from veilrec.runs.recorder import Recorder
 from veilrec.runs.selection import Selection
-from veilrec.traffic import Traffic
-from veilrec.uploads import Exchange
+from veilrec.wire.traffic import Traffic
+from veilrec.wire.uploads import Exchange
 
 __all__ = ["Progress", "Training"]
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from veilrec.base.keys import Keys
 from veilrec.interactions import Interactions
-from veilrec.keys import Keys
 
 __all__ = ["user_map"]
 

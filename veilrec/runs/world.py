@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.disk import Digest, digest, read_json, write_json
+from veilrec.base.files import Digest, digest, read_json, write_json
+from veilrec.base.params import Params
+from veilrec.base.tensors import read, write
 from veilrec.errors import Corrupted
 from veilrec.interactions import Interactions
-from veilrec.params import Params
-from veilrec.tensors import read, write
 
 __all__ = ["IDS", "WORLD", "load_world", "save_world"]
 

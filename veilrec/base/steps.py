@@ -1,0 +1,90 @@
+"""Steps: SGD, momentum and Adam for many devices at once, each with a step count of its own.
+
+`torch.optim` keeps one count per tensor; here every device has taken its own number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from veilrec.base.params import Params, part_of
+
+__all__ = ["Stepper", "every_rate", "rate_of"]
+
+Rates = float | Mapping[str, float]
+
+
+def rate_of(rates: Rates, name: str) -> float:
+    """The learning rate of a weight: by its part, else by ``default``, else one for all."""
+    if isinstance(rates, Mapping):
+        return float(rates.get(part_of(name), rates.get("default", 0.0)))
+    return float(rates)
+
+
+def every_rate(rates: Rates) -> list[float]:
+    """All that are named, whichever parts they are of."""
+    return list(rates.values()) if isinstance(rates, Mapping) else [rates]
+
+
+@dataclass(frozen=True)
+class Stepper:
+    """One way of stepping, for tensors with the client axis first."""
+
+    kind: Literal["sgd", "adam"] = "sgd"
+    lr: Rates = 0.1
+    momentum: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+
+    def fresh(self, params: Params) -> Params:
+        """The state before the first step, beside each weight: ``m/…``, ``v/…`` and the count ``t/…``."""
+        state: Params = {}
+        for name, weight in params.items():
+            if self.kind == "adam" or self.momentum:
+                state[f"m/{name}"] = weight.new_zeros(weight.shape)
+            if self.kind == "adam":
+                state[f"v/{name}"] = weight.new_zeros(weight.shape)
+                state[f"t/{name}"] = weight.new_zeros(len(weight))
+        return state
+
+    @property
+    def plain(self) -> bool:
+        """Whether a row whose gradient is zero stays where it is."""
+        return self.kind == "sgd" and not self.momentum
+
+    def step(
+        self, params: Params, gradients: Params, state: Params, places: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """One step, in place, of the first clients: as many as there are gradients.
+
+        A plain step may be given only some rows of a table: `places` says which, ``[k, u]`` by name.
+        """
+        for name, gradient in gradients.items():
+            lr, active = rate_of(self.lr, name), len(gradient)
+            weight = params[name][:active]
+            if places and name in places:
+                index = places[name].reshape(*places[name].shape, *(1 for _ in gradient.shape[2:]))
+                weight.scatter_add_(1, index.expand_as(gradient), gradient * -lr)
+                continue
+            if self.kind == "adam":
+                m, v, t = (state[f"{kind}/{name}"][:active] for kind in "mvt")
+                weight.sub_(self._adam(gradient, m, v, t), alpha=lr)
+            elif self.momentum:
+                m = state[f"m/{name}"][:active]
+                weight.sub_(m.mul_(self.momentum).add_(gradient), alpha=lr)
+            else:
+                weight.sub_(gradient, alpha=lr)
+
+    def _adam(self, gradient: Tensor, m: Tensor, v: Tensor, t: Tensor) -> Tensor:
+        """The direction of Kingma and Ba's Algorithm 1; the bias correction uses each client's own count."""
+        first, second = self.betas
+        t.add_(1)
+        m.mul_(first).add_(gradient, alpha=1 - first)
+        v.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        wide = (len(t), *(1 for _ in gradient.shape[1:]))
+        spread = (v / (1 - second**t).reshape(wide)).sqrt_().add_(self.epsilon)
+        return (m / (1 - first**t).reshape(wide)).div_(spread)

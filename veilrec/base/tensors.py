@@ -1,0 +1,143 @@
+"""Tensors on disk: safetensors files, written and read one tensor at a time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from veilrec.base.files import BLOCK, Digest, Sink, atomic
+from veilrec.base.params import Params
+from veilrec.errors import Corrupted
+
+__all__ = ["Blocks", "Column", "Reader", "raw", "read", "write", "write_columns"]
+
+NAMES = {
+    torch.float64: "F64",
+    torch.int64: "I64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+DTYPES = {name: dtype for dtype, name in NAMES.items()}  # the reverse, for those who keep columns
+
+
+class Column(NamedTuple):
+    """A tensor whose bytes lie in a file of their own."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    path: Path
+
+
+class Blocks(NamedTuple):
+    """A tensor that is never there as a whole: some rows at a time are made when they are asked for."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    rows: Callable[[], Iterable[Tensor]]
+
+
+def write(path: Path, tensors: Mapping[str, Tensor | Blocks], *, secret: bool = False) -> Digest:
+    """A safetensors file; no second copy of the tensors is made on the way."""
+    with atomic(path, secret=secret) as sink:
+        order = _head(sink, {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()})
+        for name in order:
+            tensor = tensors[name]
+            for block in tensor.rows() if isinstance(tensor, Blocks) else (tensor,):
+                sink.write(raw(block))
+    return sink.digest()
+
+
+def write_columns(
+    path: Path, columns: Mapping[str, Column], *, secret: bool = False, notes: Mapping[str, str] | None = None
+) -> Digest:
+    """A safetensors file put together from the files of its columns; `notes` go into its header."""
+    with atomic(path, secret=secret) as sink:
+        for name in _head(sink, {name: (c.dtype, c.shape) for name, c in columns.items()}, notes or {}):
+            with columns[name].path.open("rb") as file:
+                while block := file.read(BLOCK):
+                    sink.write(block)
+    return sink.digest()
+
+
+class Reader:
+    """A safetensors file of which one tensor at a time is read, or only some of its rows.
+
+    Tensors are copies, so that they are aligned as torch aligns its own: sums may depend on that.
+
+    Attributes:
+        names: In the order in which they were given to `write`.
+        notes: What else its header says.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._reading():
+            self._file = cast("Any", safe_open(path, framework="pt"))
+            self.notes: dict[str, str] = dict(self._file.metadata() or {})
+            order = json.loads(self.notes.pop("order", "[]"))
+            place = {name: k for k, name in enumerate(order)}
+            self.names: list[str] = sorted(self._file.keys(), key=lambda name: place.get(name, len(order)))
+
+    def get(self, name: str, start: int | None = None, stop: int | None = None) -> Tensor:
+        """One tensor, or its rows `start` to `stop`."""
+        with self._reading():
+            if start is None:
+                return self._file.get_tensor(name).clone()  # type: ignore[no-any-return]
+            return self._file.get_slice(name)[start:stop].clone()  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (SafetensorError, OSError, ValueError, TypeError) as cause:
+            raise Corrupted(f"{self.path}: cannot be read ({cause}); restore the file") from cause
+
+
+def read(path: Path) -> Params:
+    """Everything in a file.
+
+    Raises:
+        Corrupted: Where it is no such file.
+    """
+    file = Reader(path)
+    return {name: file.get(name) for name in file.names}
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().data
+
+
+def _head(
+    sink: Sink,
+    entries: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
+    notes: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
+    """Write the header. Returns the order of the tensors: widest first, so that all are aligned."""
+    order = sorted(entries, key=lambda name: (-entries[name][0].itemsize, name))
+    head: dict[str, object] = {"__metadata__": {**notes, "order": json.dumps(list(entries))}}
+    end = 0
+    for name in order:
+        dtype, shape = entries[name]
+        begin, end = end, end + math.prod(shape) * dtype.itemsize
+        head[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    sink.write(len(text).to_bytes(8, "little") + text)
+    return order

@@ -1,0 +1,275 @@
+"""A cohort learns: the one file that knows that many devices are trained at once.
+
+Devices' weights are stacked with the client axis first and the loss is the sum of everybody's. No weight
+is shared inside the stack, so one ordinary backward pass gives each device its own gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from veilrec.base.keys import Keys
+from veilrec.base.params import Message, Params, Part, Scope, part_of
+from veilrec.base.steps import Stepper
+from veilrec.defence import Defence
+from veilrec.engine.helper_steps import help_along, helper_stepper
+from veilrec.examples import Portion
+from veilrec.model import ONE, Device, Recommender, bind, mapped, overrides
+from veilrec.protocol import Protocol
+from veilrec.wire.uploads import Posts, Sent, Uploads
+
+__all__ = ["Task", "Trained", "train", "upload", "willing"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What devices are asked to do in a round."""
+
+    model: Recommender
+    protocol: Protocol
+    defence: Defence
+    stepper: Stepper
+    epochs: int
+    batch: int
+    trains: Container[str] | None = None  # parts that may move; None for all
+    together: Collection[str] = ()  # weights whose gradients are summed over devices: see `together`
+
+    @cached_property
+    def names(self) -> dict[str, Part]:
+        """All weights, and the parts they belong to; looked up once, since a chunk asks many times."""
+        return {name: self.model.parts[part_of(name)] for name in self.model.names()}
+
+    @cached_property
+    def moving(self) -> list[str]:
+        """The weights that local training moves (or, under a gradient protocol, measures)."""
+        return [name for name, part in self.names.items() if not part.helper and self._trained(name)]
+
+    @cached_property
+    def helpers(self) -> list[str]:
+        """The weights that only the defence trains."""
+        return [name for name, part in self.names.items() if part.helper and self._trained(name)]
+
+    @cached_property
+    def tables(self) -> list[str]:
+        """The weights of which a device holds some rows."""
+        return [name for name, part in self.names.items() if part.rows == "item"]
+
+    def _trained(self, name: str) -> bool:
+        return self.trains is None or part_of(name) in self.trains
+
+    def narrow(self) -> bool:
+        """Whether a step may read just the rows it names: the others stay, and nobody reads them."""
+        recalls = overrides(self.model, Recommender, "recall")
+        return self.stepper.plain and not self.model.history and not recalls
+
+    def held_still(self, name: str) -> bool:
+        """Whether a device only measures the gradient of this weight."""
+        return self.protocol.still() and self.names[name].scope is Scope.SHARED
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a chunk of devices knows when a round begins, beside its own examples."""
+
+    sent: Sent
+    posts: Params
+    keys: Keys  # [c] each client's own, for this round
+    round: int
+
+    def device(self, portion: Portion, batch: Any, keys: Keys, step: int, share: Tensor = ONE) -> Device:
+        """The devices at one step; batch, keys and `share` may be those of a prefix of the clients."""
+        active = len(keys.value)
+        each = {name: value[:active] for name, value in self.sent.each.items()}
+        number = torch.tensor([self.round, step], device=keys.value.device)
+        return Device(batch, {**self.sent.all, **each}, self.posts, keys, number[0], number[1], share)
+
+    def axes(self, device: Device) -> Device:
+        """Where the client axis is, for `vmap`."""
+        sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
+        return Device(0, sent, None, 0, None, None, 0 if device.share.dim() else None)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Devices after their local training, client axis first; item tables are local ones."""
+
+    params: Params
+    gradient: Params  # of what was held still: the mean over the examples
+    optimiser: Params
+    loss: Tensor  # [c] mean over the examples
+
+
+def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Trained:
+    """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
+    params, moving = _weights(task, portion, situation.sent, own), task.moving
+    alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
+    state = {**task.stepper.fresh({n: params[n] for n in moving if not task.held_still(n)})}
+    state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
+    state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
+    gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
+    examples = torch.tensor(
+        portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
+    )
+    loss = torch.zeros_like(examples)
+    paces = [-(-n // task.batch) for n in portion.sizes]  # steps a pass
+    pace = torch.tensor(paces, device=examples.device)
+    # Where a device measures a gradient in one step, that step is all of it.
+    parted = task.protocol.still() and task.epochs * max(paces) > 1
+    step = 0
+    for epoch in range(task.epochs):
+        for number, (batch, place) in enumerate(portion.steps(epoch, task.batch, narrow=task.narrow())):
+            active = len(batch.weight)
+            # By each device's own count: what it draws must not hang on how long others are at work.
+            keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
+            share = batch.weight.sum(1) / (examples[:active] * task.epochs)
+            device = situation.device(portion, batch, keys, step, share if parted else ONE)
+            places = {} if place is None else dict.fromkeys(task.tables, place)
+            read = _read(params, places, active, task.together)
+            help_along(task, read, params, state, device, situation)
+            losses, slopes = _slopes(task, read, device, situation)
+            loss[:active] += losses * share
+            measured = {name: slopes.pop(name) for name in gradient if name in slopes}
+            if step == 0:  # from here on devices differ in what they were sent alike
+                params = {n: w.clone() if n in alike else w for n, w in params.items()}
+            _measure(gradient, measured, share, places, task)
+            task.stepper.step(params, slopes, state, places)
+            step += 1
+        if task.defence.acts("after_epoch"):
+            keys = situation.keys.fold("after").fold(epoch)
+            device = situation.device(portion, portion.known, keys, step)
+            change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes(device)))
+            changed = change({n: w.detach() for n, w in params.items()}, device)
+            params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in changed.items()}
+    return Trained(params, gradient, state, loss)
+
+
+def upload(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Uploads:
+    """What the trained devices send: packed by the protocol, changed by the defence."""
+    device = situation.device(portion, portion.known, situation.keys.fold("upload"), 0)
+    axes = situation.axes(device)
+
+    def pack(device: Device, params: Params, gradient: Params) -> Message:
+        return task.protocol.pack(task.model, device, params, gradient)
+
+    packs = pack if task.protocol.packs_as_is else vmap(pack, in_dims=(axes, 0, 0))
+    values = packs(device, trained.params, trained.gradient)
+    if task.defence.acts("on_upload"):
+        values = task.defence.on_uploads(values, device, axes)
+    sums: Params = {name: values.pop(name) for name in task.together}  # type: ignore[misc]
+    sizes = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
+    examples = sizes if task.protocol.counts() else None
+    posts = Posts.none(trained.loss.device)
+    if task.defence.acts("publish"):
+        posts = _posts(task, portion, situation, trained)
+    return Uploads(portion.cohort, values, examples, posts, trained.loss, sums)
+
+
+def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]) -> Tensor:
+    """``[clients, seats]`` who posts: those who share every attribute that the defence asks for.
+
+    Vectors are posted beside labels, and may tell whatever the defence has trained them to tell. So one
+    attribute that is kept is enough to post nothing, and where nothing is asked for nobody posts.
+    """
+    asked, given = defence.asks(model), list(consents.values())
+    if not asked or not consents.keys() >= set(asked):
+        return torch.zeros_like(given[0]) if given else torch.zeros(0, 0, dtype=torch.bool)
+    return torch.stack([consents[name] for name in asked]).all(0)
+
+
+def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Posts:
+    """What the willing users of a chunk post; of labels they see only those they share."""
+    known = portion.known
+    shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
+    device = situation.device(portion, known._replace(attributes=shared), situation.keys.fold("publish"), 0)
+
+    def post(params: Params, device: Device) -> Params:
+        return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]
+
+    values = vmap(post, in_dims=(0, situation.axes(device)))(trained.params, device)  # [c, seats, …]
+    if not known.consents:
+        return Posts.none(trained.loss.device)
+    who = willing(task.defence, task.model, known.consents)
+    client, seat = who.nonzero(as_tuple=True)
+    owner = portion.cohort[client] * who.shape[1] + seat
+    return Posts(owner, {name: value[client, seat] for name, value in values.items()})
+
+
+def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
+    """The stack of weights: what was sent (of item tables the touched rows) and what devices hold.
+
+    What all were sent alike is one tensor behind a stack of views until the first step.
+    """
+    clients, params = len(portion.sizes), {}
+    row = portion.known.rows.clamp(min=0)  # [c, l]
+    for name, part in task.names.items():
+        if part.scope is not Scope.SHARED:
+            params[name] = own[name]
+        elif part.rows == "item":
+            params[name] = sent.all[name].index_select(0, row.reshape(-1)).unflatten(0, row.shape)
+        elif name in task.together:
+            params[name] = sent.all[name]
+        else:
+            wide = sent.all[name].expand(clients, *sent.all[name].shape)
+            params[name] = wide.clone() if part.helper else wide
+    return params
+
+
+def _read(params: Params, places: Params, active: int, together: Collection[str]) -> Params:
+    """The weights that a step reads: those of the first clients, of some tables only the rows in `places`."""
+    read = {}
+    for name, weight in params.items():
+        some = (weight if name in together else weight[:active]).detach()
+        if name in places:
+            index = places[name].reshape(*places[name].shape, *(1 for _ in weight.shape[2:]))
+            some = some.gather(1, index.expand(*places[name].shape, *weight.shape[2:]))
+        read[name] = some
+    return read
+
+
+def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: Task) -> None:
+    """Add a step's share to the gradients of what is held still; of a sum, this is the only step."""
+    for name, slope in slopes.items():
+        if name in task.together:
+            gradient[name] += slope
+            continue
+        if task.names[name].adds:
+            gradient[name][: len(slope)] += slope
+            continue
+        part = slope * share.reshape(-1, *(1 for _ in slope.shape[1:]))
+        if name in places:
+            index = places[name].reshape(*places[name].shape, *(1 for _ in slope.shape[2:]))
+            gradient[name][: len(slope)].scatter_add_(1, index.expand_as(part), part)
+        else:
+            gradient[name][: len(slope)] += part
+
+
+def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> tuple[Tensor, Params]:
+    """``[active]`` losses and the gradient of each weight that moves or is measured."""
+    leaves = {n: read[n].requires_grad_() for n in task.moving}
+    rest = {n: w for n, w in read.items() if n not in leaves}
+    with torch.enable_grad():
+        losses = _losses(task, {**leaves, **rest}, device, situation.axes(device))
+        if not leaves:
+            return losses.detach(), {}
+        slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
+    named = {n: slope for n, slope in zip(leaves, slopes, strict=True) if slope is not None}
+    return losses.detach(), named
+
+
+def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
+    """``[active]``: the model's own batched form where it has one, `vmap` over one device otherwise."""
+    model, batched = task.model, overrides(task.model, Recommender, "cohort_loss")
+    if batched and not overrides(task.protocol, Protocol, "objective"):
+        losses = model.cohort_loss(params, device)
+    else:
+        losses = mapped(model, task.protocol.objective, axes)(params, device)
+    if task.defence.acts("penalty"):
+        losses = losses + task.defence.cohort_penalty(model, params, device, axes)
+    return losses

@@ -1,0 +1,149 @@
+"""The probe: every client takes part once more, on the selected state, so that an attacker has seen everyone.
+
+Nothing is aggregated and no device keeps what it learned; neither the byte counter nor the ledger is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from veilrec.attack import Granted, Public, Seen
+from veilrec.base.params import Scope, part_of
+from veilrec.clients import Batch
+from veilrec.engine import private_rows, serving
+from veilrec.engine.fused import summed, weights_of
+from veilrec.engine.workers import workers
+from veilrec.model import Recommender, bind
+from veilrec.protocol import State
+from veilrec.rounds import Federation
+from veilrec.wire.transcript import Transcript
+from veilrec.wire.uploads import Exchange
+
+__all__ = ["probe", "public", "see", "tables", "user_vectors", "withheld"]
+
+BLOCK = 256  # clients whose vectors are computed at once
+
+
+def probe(
+    federation: Federation, state: State, parts: Collection[str] | None = None, again: int = 0
+) -> Iterator[Exchange]:
+    """One upload of every client that has events, chunk by chunk; draws come from keys of their own.
+
+    With `parts`, only these need be in it; with `again`, it is another one from the same state.
+    """
+    keys = federation.keys.fold("probe")
+    apart = replace(federation, keys=keys.fold(again) if again else keys)
+    together = summed(apart, weights_of(federation.model, parts))
+    with workers(federation.plan.workers) as pool:
+        for sent, uploads, _ in apart.work(pool, state, apart.able, None, together):
+            yield Exchange(state.round + 1, sent, uploads)
+
+
+def public(federation: Federation) -> Public:
+    """What everybody knows of a federation."""
+    plan, protocol, model = federation.plan, federation.protocol, federation.model
+    plain = plan.optimiser == "sgd" and not protocol.still()
+    return Public(
+        model=model,
+        schema=protocol.schema(model, plan.dtype),
+        gradients=protocol.still(),
+        rate=None if not plain or isinstance(plan.lr, Mapping) else plan.lr,
+        seats=federation.clients.seats.cpu(),
+        n_users=federation.clients.log.n_users,
+        features=tuple(federation.clients.log.feature_names),
+        device=str(federation.keys.value.device),
+        plain=plain,
+        draws=plan.negatives * plan.epochs,
+    )
+
+
+def see(
+    federation: Federation, state: State, grants: Collection[str] = (), kept: Transcript | None = None
+) -> Seen:
+    """What an attacker has of a federation in a state: the probe, the rounds kept, and what is granted."""
+    log = federation.clients.log
+    granted = Granted(
+        interactions=(log.user.cpu(), log.item.cpu()) if "interactions" in grants else None,
+        user_vectors=user_vectors(federation, state) if "user_vectors" in grants else None,
+        withheld=withheld(federation, state) if "withheld" in grants else None,
+        tables=partial(tables, federation, state) if "tables" in grants else None,
+    )
+    return Seen(public(federation), partial(probe, federation, state), granted, kept)
+
+
+def user_vectors(federation: Federation, state: State) -> Tensor:
+    """``[users, dim]`` what stands for each user in a state, whether it is ever uploaded or not."""
+    clients, model = federation.clients, federation.model
+    found = torch.zeros(clients.log.n_users, model.dim, dtype=federation.plan.dtype)
+    for cohort in _cohorts(federation):
+        vectors, seats = _represent(federation, state, cohort).cpu(), clients.seats[cohort].cpu()
+        found[seats[seats >= 0]] = vectors[seats >= 0]
+    return found
+
+
+def withheld(federation: Federation, state: State) -> Tensor:
+    """``[users, d]`` what devices keep of each user, side by side, as the state has it; else no columns.
+
+    Item tables of a device's own are not among it: what stands for a user is made of them.
+    """
+    names, clients = public(federation).withheld, federation.clients
+    users, rows = [], []
+    for cohort in _cohorts(federation) if names else ():
+        own, seats = state.devices.get(cohort, names), clients.seats[cohort].cpu()
+        users.append(seats[seats >= 0])
+        rows.append(torch.cat([own[name].reshape(*seats.shape, -1).cpu() for name in names], 2)[seats >= 0])
+    found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
+    return found.index_copy(0, torch.cat(users), torch.cat(rows)) if rows else found
+
+
+def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
+    """``[n, items, d]`` the item tables that devices of some users keep, side by side; 0 for other rows."""
+    clients, names = federation.clients, public(federation).tables
+    seats, where = clients.seats.cpu(), federation.keys.value.device
+    place = torch.zeros(clients.log.n_users, 2, dtype=torch.int64)  # client and seat
+    place[seats[seats >= 0]] = (seats >= 0).nonzero()
+    client, seat = place[users].unbind(1)
+    order, found = [], []
+    for some in client.unique().split(max(1, BLOCK // clients.n_seats)):  # a silo's users share its tables
+        mine = torch.isin(client, some).nonzero().squeeze(1)
+        own = private_rows.whole(federation.model, state.devices, some.to(where), names)
+        at = torch.searchsorted(some, client[mine])
+        picked = [table[at, :, seat[mine]] if table.dim() == 4 else table[at] for table in own.values()]
+        order.append(mine)
+        found.append(torch.cat([table.flatten(2) for table in picked], 2))
+    return torch.cat(found)[torch.cat(order).argsort()]
+
+
+def _cohorts(federation: Federation) -> Iterator[Tensor]:
+    """All clients, as many at a time as are computed at once."""
+    everyone = torch.arange(len(federation.clients), device=federation.clients.seats.device)
+    block = max(1, BLOCK // federation.clients.n_seats)
+    yield from everyone.split(min(block, serving.at_once(federation) or block))
+
+
+def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
+    """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
+    model, clients = federation.model, federation.clients
+    sent = federation.protocol.send(state, cohort, federation.keys)
+    rows = torch.arange(clients.log.n_items, device=cohort.device)
+    batch = clients.batch(cohort, history=model.history, rows=rows, dtype=federation.plan.dtype)
+    parts = {n: model.parts[part_of(n)] for n in model.names()}
+    shared = {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
+    own = private_rows.whole(model, state.devices, cohort, [n for n, here in shared.items() if not here])
+    params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+
+    def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:
+        return bind(model, params, _stands_for, batch)  # type: ignore[no-any-return]
+
+    axes = {name: None if here else 0 for name, here in shared.items()}
+    return vmap(alone, in_dims=(axes, Batch(None, *[0] * 10)))(params, batch)  # type: ignore[arg-type]
+
+
+def _stands_for(model: Recommender, batch: Batch) -> Tensor:
+    return model.represent(batch)

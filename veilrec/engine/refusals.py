@@ -1,0 +1,50 @@
+"""Refusals: settings of a federation that cannot work together, found before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veilrec.base.params import Scope
+from veilrec.base.plan import Plan
+from veilrec.clients import Clients
+from veilrec.defence import Defence
+from veilrec.engine import private_rows
+from veilrec.engine.evaluation import Evaluation
+from veilrec.errors import BadInput, nearest
+from veilrec.model import Recommender
+from veilrec.protocol import Protocol
+
+__all__ = ["refuse"]
+
+
+def refuse(
+    clients: Clients, model: Recommender, protocol: Protocol, defence: Defence, plan: Plan, judge: Evaluation
+) -> None:
+    """Complain of the first that is found.
+
+    Raises:
+        BadInput: Where there is one.
+    """
+    private_rows.check(model)
+    for name, part in model.parts.items():
+        if (part.helper or model.personal) and part.scope is Scope.SHARED and protocol.still():
+            raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
+        if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
+            raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
+    if 0 < defence.guards_from >= plan.rounds:
+        what = f"of {plan.rounds} rounds none is left that it guards after {defence.guards_from}"
+        raise BadInput("defence", what, "let it begin earlier, or give more plan.rounds")
+    measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
+    if lacking := [name for name in defence.watches if name not in measured]:
+        raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
+    if not judge.validation and (plan.patience or defence.watches):
+        who = "plan.patience" if plan.patience else "defence.target"
+        what = "it waits for looks at validation items, and evaluation.validation is off"
+        raise BadInput(who, what, "switch that on, or leave this out")
+    if not any(clients.sizes):
+        raise BadInput("data", "no user has an event left to train on", "give users at least three events")
+    counts = clients.log.counts
+    if plan.negatives and int(counts.max()) >= clients.log.n_items:
+        who = clients.log.user_ids[int(counts.argmax())]
+        what = f"user {who} has touched every item"
+        raise BadInput("plan.negatives", what, "drop that user or set it to 0")

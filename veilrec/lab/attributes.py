@@ -1,0 +1,136 @@
+"""What is said about users in anyone's file: one column an attribute, classes or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from veilrec.datasets.reading.archives import Source, read
+from veilrec.datasets.reading.columns import WORDS, column
+from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
+from veilrec.datasets.reading.parquet import MAGIC, Parquet
+from veilrec.datasets.reading.people import Attribute, amounts, observed
+from veilrec.datasets.reading.table import Table, read_table, sample
+from veilrec.datasets.reading.text import clean
+from veilrec.errors import BadInput
+from veilrec.lab.ids import NONE, NPY, begin_of, id_column, unique_ids
+
+__all__ = ["MOST", "Described", "read_attributes"]
+
+MOST = 50  # classes of one attribute
+MANY = 20  # different numbers, beyond which they are more likely amounts than classes
+LOOK = 1_000  # rows looked at to tell a header from a row
+
+
+@dataclass(frozen=True)
+class Described:
+    """Users and what is known about them.
+
+    Attributes:
+        where: The file.
+        ids: ``[rows]`` as written there.
+        labels: ``[rows]`` classes by attribute, -1 where unknown.
+        values: ``[rows]`` numbers by attribute, NaN where unknown.
+        asked: The attributes that were asked for by name: what is wrong with them is an error.
+        notes: What was left out, as sentences.
+    """
+
+    where: str
+    ids: list[str]
+    labels: Mapping[str, Attribute]
+    values: Mapping[str, NDArray[np.float64]]
+    asked: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+def read_attributes(
+    path: Path, *, ids: str | None = None, attributes: Sequence[str] = (), continuous: Sequence[str] = ()
+) -> Described:
+    """The users of a text with columns or of a Parquet file.
+
+    Args:
+        path: The file, one row a user.
+        ids: Its column of ids; None for the one whose name says so, else the first.
+        attributes: The columns to take; empty for every one that could be an attribute.
+        continuous: Columns whose numbers are amounts, not classes.
+
+    Raises:
+        BadInput: With the line, where a value or an id is impossible.
+    """
+    if ids == NONE:
+        raise BadInput("--id", f"{path.name} needs a column of ids", "name it")
+    table, name = _table(path, ids, [*attributes, *continuous])
+    where, layout = table.source.where, table.layout
+    wanted = [column(where, layout, told) for told in attributes]
+    numbers = [column(where, layout, told) for told in continuous]
+    _refuse_contradictions(wanted, numbers, name)
+    others = [other for other in layout.names if other not in (name, *numbers)]
+    labels, notes = _labels(table, wanted or others, bool(wanted))
+    values = {other: amounts(table, other) for other in numbers}
+    asked = frozenset([*wanted, *numbers])
+    return Described(where, unique_ids(table, name), labels, values, asked, tuple(notes))
+
+
+def _table(path: Path, ids: str | None, told: Sequence[str]) -> tuple[Table, str]:
+    """All columns as words, and the name of the one with ids."""
+    begin = begin_of(path)
+    if begin.startswith(NPY) or path.suffix == ".safetensors":
+        raise BadInput(path, "has no names of columns", "give the attributes as CSV or Parquet")
+    if begin.startswith(MAGIC):
+        file = Parquet(path)
+        name = id_column(str(path), file.layout, ids)
+        if file.kind(name) in ("fraction", "list"):
+            what = f'column "{name}" holds numbers with a point or lists, not ids'
+            raise BadInput(path, what, "name the column with --id, or write whole numbers")
+        return file.table([other for other in file.names if file.kind(other) != "list"]), name
+    source, layout = _understood(clean(read(path)), [*told, *([ids] if ids else [])])
+    name = id_column(source.where, layout, ids)
+    return read_table(source, layout, dict.fromkeys(layout.names, "token")), name
+
+
+def _understood(source: Source, told: Sequence[str]) -> tuple[Source, Layout]:
+    """A clean text with columns; a first line of words that are no values of their columns is a header."""
+    if source.data[:64].lstrip().startswith((b"{", b"[")):
+        raise BadInput(source.where, "looks like JSON", "write it as CSV, one user a row", line=1)
+    words = WORDS | {"id"} | {plain(name) for name in told if not name.isdecimal()}
+    cut, layout = understand(source, words=words)
+    if layout.header:
+        return cut, layout
+    first, *later = sample(cut, layout, LOOK)
+    again = any(
+        field in {row[place] for row in later if place < len(row)} for place, field in enumerate(first)
+    )
+    if later and not again and not any(is_number(field) for field in first):
+        return understand(source, header=True)
+    return cut, layout
+
+
+def _refuse_contradictions(wanted: Sequence[str], amounts: Sequence[str], ids: str) -> None:
+    for name in (*wanted, *amounts):
+        if name == ids:
+            raise BadInput("--attribute", f'"{name}" is the column of ids', "name another, or change --id")
+    if both := set(wanted) & set(amounts):
+        what = f'"{min(both)}" is an attribute with classes and continuous as well'
+        raise BadInput("--continuous", what, "choose one of the two")
+
+
+def _labels(table: Table, names: Sequence[str], asked: bool) -> tuple[dict[str, Attribute], list[str]]:
+    """The columns with classes; one that cannot be an attribute is an error where it was asked for."""
+    found, notes = {}, []
+    for name in names:
+        attribute = observed(table, name)
+        count, numeric = len(attribute.classes), all(is_number(word) for word in attribute.classes)
+        hint = f"; amounts? then --continuous {name}" if numeric and count > MANY else ""
+        if 2 <= count <= MOST and (asked or not hint):
+            found[name] = attribute
+            notes += [f"{name} has {count} numbers as classes{hint}"] if hint else []
+        elif asked:
+            fix = f"2 to {MOST} classes are needed{hint}"
+            raise BadInput(table.source.where, f'attribute "{name}" has {count:,} different values', fix)
+        else:
+            notes.append(f"{name} has {count:,} different values: not taken as an attribute{hint}")
+    return found, notes

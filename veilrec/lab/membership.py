@@ -1,0 +1,61 @@
+"""Touches: how well one upload tells which items its user touched, AUC per user, then over users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import Seen
+from veilrec.attacks.common.uploaded import Lists, items_of, users_of
+from veilrec.attacks.membership import WAYS, Membership
+from veilrec.lab.trials import People
+from veilrec.lab.verdict import told
+from veilrec.metrics.resampling import mean, summary
+
+__all__ = ["membership"]
+
+
+def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: int) -> dict[str, Any] | None:
+    """AUC of "did this user touch this item" with interval, by each way of looking at an upload.
+
+    ``user [e]``, ``item [e]``: the training events. None where no item table is uploaded, or where a
+    client is a silo, whose upload is that of all its users. Every item that a user did not touch counts as a
+    non-member, whether its row was sent or not.
+    """
+    public = seen.public
+    if public is None or public.seats.shape[1] > 1 or not items_of(public):
+        return None
+    touched = Lists.of(user, item, public.n_users)
+    seats: list[Tensor] = []
+    found: dict[str, list[Tensor]] = {way: [] for way in WAYS}
+    for exchange in seen.probe():
+        users = users_of(public, exchange)
+        seats.append(users)
+        for way in WAYS:
+            scores = Membership(way).pairs(public, exchange).cpu()  # type: ignore[arg-type]
+            found[way].append(per_user(scores, [touched.of_one(u) for u in users.tolist()]))
+    people = torch.cat(seats)
+    weight = who.weights(people, resamples)
+    aucs = {way: torch.cat(each) for way, each in found.items()}
+    scored = {way: summary(float(each.mean()), mean(each, weight)) for way, each in aucs.items()}
+    worst = max(scored, key=lambda way: abs(scored[way].value - 0.5))
+    items = items_of(public)
+    return {**{w: told(m) for w, m in scored.items()}, "users": len(people), "items": items, "worst": worst}
+
+
+def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
+    """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half, all or nothing is 0.5."""
+    ascending = scores.sort(1).values
+    longest = max(len(items) for items in touched)
+    place = torch.zeros(len(scores), longest, dtype=torch.int64)
+    there = torch.zeros(len(scores), longest, dtype=torch.bool)
+    for row, items in enumerate(touched):
+        place[row, : len(items)], there[row, : len(items)] = items, True
+    own = scores.gather(1, place)
+    below = torch.searchsorted(ascending, own) + torch.searchsorted(ascending, own, right=True)
+    count = there.sum(1).double()
+    ranks = (below.double() / 2 * there).sum(1)  # items below each touched one, itself and ties by half
+    pairs = count * (scores.shape[1] - count)
+    return torch.where(pairs > 0, (ranks - count * count / 2) / pairs.clamp(min=1), 0.5)

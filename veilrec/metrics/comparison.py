@@ -1,0 +1,112 @@
+"""Comparison: runs side by side, and which of their differences are more than luck; numpy only.
+
+Runs that differ only by seed are one group. A statement about two groups rests on pairs of runs with the same
+seed: users are resampled alike in both (the replicates in a result), and the spread between seeds widens the
+interval as Student's t asks for. Drawing three seeds again and again would call every third chance a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from veilrec.errors import BadInput, nearest
+from veilrec.metrics.alike import chosen_audit, refuse_mixtures
+from veilrec.metrics.groups import Group, group_of, grouped
+from veilrec.metrics.measures import Leak, Measure, Run, interval
+from veilrec.metrics.statements import Statement, statements_of
+
+__all__ = ["Comparison", "Group", "Leak", "Measure", "Run", "Statement", "compare", "grouped", "interval"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups and what can be said about them.
+
+    Attributes:
+        metric, protocol, users, floor: Of utility; the floor is what popularity reaches.
+        audit: The protocol of the attack, or nothing.
+        groups: In the order in which they were named.
+        statements: What the pairs show.
+        notes: What could not be compared, as sentences.
+    """
+
+    metric: str
+    protocol: str
+    users: int
+    floor: float
+    audit: str
+    groups: Sequence[Group]
+    statements: Sequence[Statement]
+    notes: Sequence[str]
+
+
+def compare(runs: Sequence[Run], *, metric: str = "", audit: str = "") -> Comparison:
+    """Runs side by side; nothing is merged that was measured differently.
+
+    Raises:
+        BadInput: For other data, another protocol, another threat, or the same run twice.
+    """
+    refuse_mixtures(runs)
+    first = runs[0].result.utility
+    metric = metric or first.select
+    for run in runs:
+        if metric not in run.result.utility.test:
+            raise BadInput(
+                "--metric", f'{run.name} has no "{metric}"', nearest(metric, run.result.utility.test)
+            )
+    audit = chosen_audit(runs, audit)
+    groups = [group_of(label, told, mine, metric, audit) for label, told, mine in grouped(runs)]
+    floor = float(first.floor[metric])
+    return Comparison(
+        metric,
+        first.protocol,
+        first.users,
+        floor,
+        audit,
+        groups,
+        statements_of(groups, metric, audit),
+        _notes(groups, metric, audit),
+    )
+
+
+def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
+    notes = []
+    if not audit:
+        notes.append("No run was attacked: veilrec attack RUN says what each gives away.")
+    elif without := [r.name for g in groups for r in g.runs.values() if audit not in r.result.privacy]:
+        notes.append(f"Without audit {audit}: {', '.join(without)}.")
+    others = dict.fromkeys(n for g in groups for r in g.runs.values() for n in r.result.privacy if n != audit)
+    if audit and others:
+        notes.append(f"Also audited by {', '.join(others)}: see them with --audit NAME.")
+    if told := _threat(groups, audit):
+        notes.append(told)
+    if any(leak.turned for group in groups for leak in group.leaks.values()):
+        notes.append("Surely below chance is leakage too: such scores are turned round.")
+    for group in groups:
+        if group.collapsed:
+            many = f"{group.collapsed} of {len(group.runs)} runs are" if len(group.runs) > 1 else "the run is"
+            notes.append(f"{group.label}: {many} below the popularity floor; low leakage is not ranked.")
+    if any(group.utility.low is None for group in groups):
+        notes.append(f"No resamples of {metric} are in the results: no interval, and no difference claimed.")
+    fewest = min(len(group.runs) for group in groups)
+    if len(groups) > 1 and fewest < 3:
+        notes.append(
+            f"{fewest} seed{'s' if fewest > 1 else ''} in a group: three or more tell a defence from luck."
+        )
+    return notes
+
+
+def _threat(groups: Sequence[Group], audit: str) -> str:
+    """What the attacker of the audit is granted, or knows and nobody can, in a sentence."""
+    runs = [
+        run.result.privacy[audit] for g in groups for run in g.runs.values() if audit in run.result.privacy
+    ]
+    granted = list(dict.fromkeys(str(grant) for one in runs for grant in one.get("grants") or ()))
+    said = f"Audit {audit} grants the attacker {', and '.join(granted)}." if granted else ""
+    chosen = (
+        f" Audit {audit} chooses with the truth in hand: an oracle."
+        if any(r.get("oracle") for r in runs)
+        else ""
+    )
+    return (said + chosen).strip()

@@ -1,0 +1,136 @@
+"""Groups: runs that differ only by seed, with a label that says what sets them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from veilrec.errors import BadInput
+from veilrec.metrics.measures import Leak, Measure, Run, epsilon_of, interval, leak_of, usefulness
+
+__all__ = ["ASIDE", "Group", "defences", "defended", "flat", "group_of", "grouped", "labels"]
+
+ASIDE = {"attack", "record", "seed", "seeds", "sweep", "threat"}  # sections that change no training
+IDLE = {"data.path", "plan.workers", "plugin.path"}
+UNDEFENDED = {"none", "undefended"}
+MOST_TOLD = 3  # settings in a label
+SPOKEN = {("apm", "low"): "ε from", ("apm", "high"): "ε to"}  # options whose name alone says too little
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ only by seed.
+
+    Attributes:
+        label: What sets the group apart, in words.
+        settings: The same by dotted key.
+        runs: By seed.
+        utility: Of the metric that was asked for.
+        leaks: By attribute.
+        epsilon: The largest composed ε over its runs, or None where nothing is guaranteed.
+        defended: Whether it has any defence.
+        collapsed: How many of its runs are below the popularity floor; its leaks are then not ranked.
+    """
+
+    label: str
+    settings: Mapping[str, Any]
+    runs: Mapping[int, Run]
+    utility: Measure
+    leaks: Mapping[str, Leak]
+    epsilon: float | None
+    defended: bool
+    collapsed: int
+
+
+def grouped(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any], dict[int, Run]]]:
+    """Runs by their settings without the seed: label, what sets them apart, and the runs by seed."""
+    found: dict[str, dict[int, Run]] = {}
+    whole: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        told = flat({k: v for k, v in run.result.settings.items() if k not in ASIDE})
+        key, seed = repr(sorted(told.items())), int(run.result.settings.get("seed", 0))
+        mine = found.setdefault(key, {})
+        if seed in mine:
+            what = f"the same settings and seed as {mine[seed].name}"
+            raise BadInput(run.name, what, "name each run once")
+        mine[seed], whole[key] = run, told
+    names = dict.fromkeys(name for told in whole.values() for name in told)
+    differ = [name for name in names if len({repr(told.get(name)) for told in whole.values()}) > 1]
+    apart = {key: {name: told[name] for name in differ if name in told} for key, told in whole.items()}
+    called = labels([next(iter(mine.values())).result.settings for mine in found.values()])
+    return [(label, apart[key], mine) for label, (key, mine) in zip(called, found.items(), strict=True)]
+
+
+def group_of(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: str, audit: str) -> Group:
+    """The numbers of some runs as one."""
+    results = [run.result for run in runs.values()]
+    names = dict.fromkeys(n for r in results for n in r.privacy.get(audit, {}).get("attributes", {}))
+    leaks = {name: leak_of(runs, audit, name) for name in names}
+    epsilons = [epsilon_of(result) for result in results]
+    return Group(
+        label,
+        told,
+        runs,
+        interval([float(r.utility.test[metric]) for r in results], [usefulness(r, metric) for r in results]),
+        {name: leak for name, leak in leaks.items() if leak is not None},
+        None if None in epsilons else max(e for e in epsilons if e is not None),
+        defended(results[0].settings),
+        sum(result.utility.collapsed for result in results),
+    )
+
+
+def flat(value: Any, lead: str = "") -> dict[str, Any]:
+    """Nested settings by dotted key, without those that change no result."""
+    if isinstance(value, Mapping):
+        items = [(str(key), entry) for key, entry in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(entry, Mapping) for entry in value):
+        items = [(str(place), entry) for place, entry in enumerate(value)]
+    else:
+        return {} if lead in IDLE else {lead: value}
+    found: dict[str, Any] = {}
+    for key, entry in items:
+        found |= flat(entry, f"{lead}.{key}" if lead else key)
+    return found
+
+
+def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each run its defence, after the model where models differ; and what sets namesakes apart."""
+    models = [str((one.get("model") or {}).get("name", "")) for one in settings]
+    names = [" + ".join(defences(one)) or "none" for one in settings]
+    names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]
+    if len(set(models)) > 1:
+        names = [f"{model}, {name}" for model, name in zip(models, names, strict=True)]
+    flats = [flat({k: v for k, v in one.items() if k not in ASIDE}) for one in settings]
+    told = [f"{name}{_apart(k, names, flats)}" for k, name in enumerate(names)]
+    return [label if told.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(told)]
+
+
+def _apart(k: int, names: Sequence[str], flats: Sequence[Mapping[str, Any]]) -> str:
+    """`` (scale 0.02)``: the settings by which one differs from others of its name."""
+    alike = [other for name, other in zip(names, flats, strict=True) if name == names[k]]
+    differ = [key for key, value in flats[k].items() if any(other.get(key) != value for other in alike)]
+    told = sorted((_told(key, flats[k]) for key in differ), key=lambda text: not text.startswith("ε"))
+    rest = [f"and {len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
+    return f" ({', '.join(told[:MOST_TOLD] + rest)})" if told else ""
+
+
+def _told(key: str, settings: Mapping[str, Any]) -> str:
+    """``clip 0.5``: a setting in two words; 3.0 is 3."""
+    where, _, option = key.rpartition(".")
+    name = str(settings.get(f"{where}.name", "")).casefold() if where.startswith("defence.") else ""
+    value = settings[key]
+    number = isinstance(value, float) and value == round(value) and abs(value) < 1e15
+    return f"{SPOKEN.get((name, option), option.replace('_', ' '))} {int(value) if number else value}"
+
+
+def defences(settings: Mapping[str, Any]) -> list[str]:
+    """The names of the defences, in order."""
+    found = settings.get("defence") or []
+    entries = list(found) if isinstance(found, list | tuple) else [found]
+    return [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
+
+
+def defended(settings: Mapping[str, Any]) -> bool:
+    """Whether any defence acts."""
+    return any(name.casefold() not in UNDEFENDED for name in defences(settings))

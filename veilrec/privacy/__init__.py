@@ -1,0 +1,1 @@
+"""Privacy that can be proved: mechanisms, what they cost, and what a message discloses."""

@@ -1,0 +1,133 @@
+"""Disclosures: all that a device tells the server, read off the schemas that its method declares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from veilrec.base.params import Scope, part_of
+from veilrec.defence import Defence
+from veilrec.model import Recommender
+from veilrec.privacy.mechanism import Mechanism
+from veilrec.protocol import Protocol
+from veilrec.wire.codec import Spec
+
+__all__ = ["Disclosure", "disclosures"]
+
+EXAMPLES = "examples"  # the one name of a schema that is no weight: where the protocol counts
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """One thing that the server learns of a device.
+
+    Attributes:
+        name: Under which it travels; empty for what any message tells by being there.
+        kind: ``message``, ``count``, ``values`` (a whole tensor), ``rows`` (of a table) or ``post``.
+        says: It in one sentence.
+        scope: ``shared`` or ``exposed``; empty for what is no weight of the model.
+        dtype, shape: Of the tensor; of one row, or of one user's post.
+        table: How many rows the table has; None for what is none.
+        numbers: Which row numbers are in the clear: ``touched`` ones, or ``all``, which tells nothing.
+        of: ``every client``, or ``consenting users``.
+        blurred: The defences that declare noise on it; what others do to it before it leaves is not said.
+    """
+
+    name: str
+    kind: Literal["message", "count", "values", "rows", "post"]
+    says: str
+    scope: str = ""
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    table: int | None = None
+    numbers: Literal["", "touched", "all"] = ""
+    of: Literal["every client", "consenting users"] = "every client"
+    blurred: tuple[str, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """As ``result.json`` keeps it."""
+        return {**asdict(self), "shape": list(self.shape), "blurred": list(self.blurred)}
+
+
+def disclosures(
+    model: Recommender, protocol: Protocol, defence: Defence, dtype: torch.dtype = torch.float32
+) -> list[Disclosure]:
+    """What the messages of one device tell: what is not in the list is refused on its way out.
+
+    Args:
+        model: As the defence has left it (`Defence.attach`).
+        protocol, defence: Whose schemas are read.
+        dtype: Of weights.
+
+    Raises:
+        BadInput: Where the defence cannot act on what the protocol sends.
+    """
+    schema, noise = protocol.schema(model, dtype), defence.declares(model, protocol)
+    weights = [_weight(name, spec, model, protocol, noise) for name, spec in schema.items()]
+    posts = [_post(name, spec) for name, spec in defence.announce(model, dtype).items()]
+    return [_message(weights), *weights, *posts]
+
+
+def _message(weights: list[Disclosure]) -> Disclosure:
+    says = "Which client takes part in which round"
+    if any(one.numbers == "touched" for one in weights):
+        says += ", and the length of its message, which grows with the number of rows in it"
+    return Disclosure("", "message", says + ".")
+
+
+def _weight(
+    name: str, spec: Spec, model: Recommender, protocol: Protocol, noise: tuple[Mechanism, ...]
+) -> Disclosure:
+    """What travels under one name of the schema."""
+    dtype, part = _plain(spec.dtype), model.parts.get(part_of(name))
+    if name == EXAMPLES:
+        says = "How many events the client trains on: those of its users, without what is held out."
+        return Disclosure(name, "count", says, dtype=dtype)
+    mine = [mechanism for mechanism in noise if mechanism.name == name]
+    blurred = tuple(dict.fromkeys(mechanism.defence for mechanism in mine))
+    numbers: Literal["", "touched", "all"] = ""
+    if spec.table is not None:
+        numbers = "all" if any(mechanism.rows == "all" for mechanism in mine) else "touched"
+    says = _what(name, spec, None if part is None else part.scope, numbers, still=protocol.still())
+    return Disclosure(
+        name,
+        "values" if spec.table is None else "rows",
+        f"{says}; blurred by {' and '.join(blurred)}." if blurred else f"{says}.",
+        scope="" if part is None else part.scope.value,
+        dtype=dtype,
+        shape=spec.shape,
+        table=spec.table,
+        numbers=numbers,
+        blurred=blurred,
+    )
+
+
+def _what(name: str, spec: Spec, scope: Scope | None, numbers: str, *, still: bool) -> str:
+    """The part of the sentence that says what the values are, and what the numbers of rows tell."""
+    size = _size(spec)
+    if scope is Scope.EXPOSED:
+        return f"The client's own {name} ({size}), as it has trained it: averaged with nobody's"
+    mean = f"The gradient of the client's own loss in {name}" if still else f"{name} as the client trained it"
+    whose = mean if scope is Scope.SHARED else f"What the client sends as {name}"
+    if spec.table is None:
+        return f"{whose} ({size})"
+    rows = f"{whose} ({spec.table:,} rows of {size})"
+    if numbers == "all":
+        return f"{rows}, every row of it: the row numbers tell nothing"
+    among = "the items that its users touched, among untouched ones that were drawn"
+    return f"{rows}, only the rows trained on, with their numbers: {among}"
+
+
+def _post(name: str, spec: Spec) -> Disclosure:
+    says = f"What users post openly as {name} ({_size(spec)}): only those who consent; every device gets it."
+    return Disclosure(name, "post", says, dtype=_plain(spec.dtype), shape=spec.shape, of="consenting users")
+
+
+def _size(spec: Spec) -> str:
+    return "×".join(str(axis) for axis in spec.shape) or "one number"
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

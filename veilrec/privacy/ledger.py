@@ -1,0 +1,241 @@
+"""The ledger: what formal privacy a run has spent, user by user, and when a budget is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.base.params import Params, Rows
+from veilrec.defence import Chain, Defence
+from veilrec.engine.local import willing
+from veilrec.errors import BadInput
+from veilrec.examples import Portion
+from veilrec.model import Recommender
+from veilrec.privacy.accounting import Charge, Spent, spend
+from veilrec.privacy.mechanism import Mechanism, gaussian_epsilon
+from veilrec.privacy.statement import lacks, tell
+from veilrec.protocol import Protocol
+from veilrec.rounds import Federation
+from veilrec.wire.uploads import Exchange
+
+__all__ = ["Ledger", "check"]
+
+
+class Ledger:
+    """Counts what each client has sent under noise; give it to `Federation.rounds` as a watch.
+
+    A client that holds several users spends for all of them: its upload is theirs.
+
+    Attributes:
+        declared: What the defence says of its noise.
+        bare: Weights that leave without noise whose worth is declared.
+        loose: Defences that change uploads after the noise and declare nothing.
+        posts: What consenting users post openly, if there are any.
+        counts: Whether devices tell how many examples they have.
+        budget: An ε that nobody may exceed; 0 for none.
+        counted: Of several noises on one weight the one that is charged.
+        charges: What the units cost that are counted.
+        uploads: ``[clients]`` uploads so far.
+        units: ``[clients, charges]`` units so far: coordinates, or uploads where norms are clipped.
+        largest: ``[charges]`` the most units of each that one upload held.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[Mechanism],
+        n_clients: int,
+        *,
+        bare: Sequence[str] = (),
+        loose: Sequence[str] = (),
+        posts: Sequence[str] = (),
+        counts: bool = False,
+        budget: float = 0.0,
+    ) -> None:
+        self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
+        self.posts, self.counts, self.budget = tuple(posts), counts, budget
+        self.counted = _counted(self.declared)
+        self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
+        self.uploads = torch.zeros(n_clients, dtype=torch.int64)
+        self.units = torch.zeros(n_clients, len(self.charges), dtype=torch.int64)
+        self.largest = torch.zeros(len(self.charges), dtype=torch.int64)
+
+    @classmethod
+    def of(cls, federation: Federation) -> Ledger:
+        """The ledger of a federation before its first round.
+
+        Raises:
+            BadInput: Where the defence does not fit the protocol, or a budget bounds nothing.
+        """
+        model, protocol, defence = federation.model, federation.protocol, federation.defence
+        declared = defence.declares(model, protocol)
+        schema = protocol.schema(model)
+        floats = [name for name, spec in schema.items() if spec.dtype.is_floating_point]
+        bare = [name for name in floats if name not in {m.name for m in declared}]
+        ledger = cls(
+            declared,
+            len(federation.clients),
+            bare=bare,
+            loose=_loose(defence, model, protocol),
+            posts=_posts(federation),
+            counts=protocol.counts(),
+            budget=federation.plan.budget,
+        )
+        if ledger.budget and not ledger.guarantee:
+            what = f"no ε bounds an upload: {lacks(ledger)}"
+            fix = "add noise to all that leaves, as laplace does, or drop the budget"
+            raise BadInput("plan.budget", what, fix)
+        return ledger
+
+    @property
+    def guarantee(self) -> bool:
+        """Whether every value that leaves is under noise whose worth is declared, also of those who post."""
+        return not lacks(self)
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """What it looks at of an upload: all, where rows are charged for."""
+        return None if self.charges else ()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Count one chunk of one round."""
+        cohort, values = exchange.received.cohort.cpu(), exchange.received.values
+        self.uploads[cohort] += 1
+        if not self.charges or not len(cohort):
+            return
+        rows = {n: (v.row >= 0).sum(1).cpu() for n, v in values.items() if isinstance(v, Rows)}
+        units = self._units(len(cohort), rows)
+        self.units[cohort] += units
+        self.largest = torch.maximum(self.largest, units.amax(0))
+
+    def affords(self, federation: Federation, round: int) -> bool:
+        """Whether nobody who is sampled for a round would exceed the budget by it."""
+        return not self.budget or all(spent.within(self.budget) for spent in self._after(federation, round))
+
+    def spent(self) -> list[Spent]:
+        """What each client has spent."""
+        return spend(self.charges, self.units.tolist(), alike=self.alike)
+
+    def summary(self) -> dict[str, Any]:
+        """All of it as `result.json` holds it."""
+        return tell(self)
+
+    def state(self) -> Params:
+        """All counters as tensors, for checkpoints between two rounds."""
+        if not self.charges:
+            return {"uploads": self.uploads}
+        return {"uploads": self.uploads, "units": self.units, "largest": self.largest}
+
+    def restore(self, state: Params) -> None:
+        """The reverse of `state`."""
+        self.uploads = state["uploads"].clone()
+        if self.charges:
+            self.units, self.largest = state["units"].clone(), state["largest"].clone()
+
+    @property
+    def alike(self) -> bool:
+        """Whether all uploads cost the same, so that what users have spent takes few different values."""
+        return not any(m.table is not None and m.rows == "touched" and m.by == "value" for m in self.counted)
+
+    def _units(self, clients: int, rows: dict[str, Tensor]) -> Tensor:
+        """``[c, charges]`` units of one upload each, given how many rows of each table it holds, ``[c]``."""
+        units = torch.zeros(clients, len(self.charges), dtype=torch.int64)
+        for mechanism in self.counted:
+            column = self.charges.index(_charge(mechanism))
+            if mechanism.by == "norm":
+                units[:, column] = 1
+            elif mechanism.table is None:
+                units[:, column] += mechanism.width
+            else:
+                units[:, column] += rows[mechanism.name] * mechanism.width
+        return units
+
+    def _after(self, federation: Federation, round: int) -> list[Spent]:
+        """What those sampled for a round will have spent after it, going by the rows they will draw."""
+        cohort = federation.sample(round).cpu()
+        touched = torch.zeros(0) if self.alike else _touched(federation, round)
+        rows = {
+            m.name: torch.full((len(cohort),), m.table or 0) if m.rows == "all" else touched
+            for m in self.counted
+            if m.table is not None and m.by == "value"
+        }
+        units = self.units[cohort] + self._units(len(cohort), rows)
+        return spend(self.charges, units.unique(dim=0).tolist(), alike=self.alike)
+
+
+def check(federation: Federation) -> None:
+    """Find out before a run whether its defence can be accounted for, and its budget pays for a round.
+
+    Raises:
+        BadInput: Where not; with the ε of one upload, if that is too much for the budget.
+    """
+    ledger = Ledger.of(federation)
+    if not ledger.affords(federation, 0):
+        most = float(max(spent.epsilon for spent in ledger._after(federation, 0)))
+        what = f"{ledger.budget:g} is less than one upload costs, ε = {most:.6g}"
+        raise BadInput("plan.budget", what, "give more, or send less under more noise")
+
+
+def _counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
+    """Of several noises on one weight the one whose upload costs least: the others do not undo its guarantee.
+
+    Those after it work on its output, those before it on its input, and it clips whatever comes in.
+    """
+    best: dict[str, Mechanism] = {}
+    for mechanism in declared:
+        known = best.get(mechanism.name)
+        if known is None or _cost(mechanism) < _cost(known):
+            best[mechanism.name] = mechanism
+    return list(best.values())
+
+
+def _cost(mechanism: Mechanism) -> float:
+    """ε of all values of an upload under a name; a norm bounds them together, and is charged once."""
+    if mechanism.by == "norm":
+        return mechanism.epsilon
+    if mechanism.kind == "laplace":
+        return mechanism.epsilon * mechanism.coordinates
+    whole = float(mechanism.ratio) * mechanism.coordinates**0.5
+    return float(gaussian_epsilon(torch.tensor([whole]))[0])
+
+
+def _charge(mechanism: Mechanism) -> Charge:
+    return Charge(mechanism.kind, mechanism.ratio, mechanism.place if mechanism.by == "norm" else -1)
+
+
+def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str]:
+    """Defences that change uploads after somebody's noise and declare nothing: what they add nobody knows.
+
+    Where the noise came after an epoch, every change at the upload comes later, wherever its defence stands.
+    """
+    chained = defence.of if isinstance(defence, Chain) else ()
+    declared = [one.declares(model, protocol) for one in chained]
+    early = [any(m.every == "epoch" for m in mechanisms) for mechanisms in declared]
+    names = []
+    for place, one in enumerate(chained):
+        after_noise = any(declared[:place]) or any(early)
+        after_epoch = any(early[:place]) and one.acts("after_epoch")
+        if not declared[place] and (after_epoch or (after_noise and one.acts("on_upload"))):
+            names.append(type(one).__name__)
+    return names
+
+
+def _posts(federation: Federation) -> Sequence[str]:
+    """What is posted as it is, where there is somebody who may."""
+    defence, model = federation.defence, federation.model
+    if not defence.acts("publish") or not bool(willing(defence, model, federation.clients.consents).any()):
+        return ()
+    return tuple(defence.announce(model, federation.plan.dtype))
+
+
+def _touched(federation: Federation, round: int) -> Tensor:
+    """``[c]`` how many rows each client of a round will touch, by the draws it will make."""
+    plan, cohort = federation.plan, federation.sample(round)
+    counts: dict[int, int] = {}
+    for chunk in federation.chunks(cohort):
+        keys = federation.client_keys(chunk, round)
+        drawn = Portion.draw(federation.clients, chunk, keys, epochs=plan.epochs, negatives=plan.negatives)
+        counts |= dict(zip(chunk.tolist(), (drawn.known.rows >= 0).sum(1).tolist(), strict=True))
+    return torch.tensor([counts[client] for client in cohort.tolist()])

@@ -1,0 +1,144 @@
+"""Statements: what a ledger says, in the words and numbers of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from veilrec.base.params import part_of
+from veilrec.privacy.accounting import LIMIT, Spent, spend
+
+if TYPE_CHECKING:
+    from veilrec.privacy.ledger import Ledger
+
+__all__ = ["SEEDED", "lacks", "tell"]
+
+NOTHING = "no formal guarantee"
+TOO_MUCH = 20  # an ε beyond which a guarantee rules nothing out: e^20 is half a thousand million
+
+SEEDED = "the noise of a simulation comes from its seed: not private"
+BASIC = (
+    "ε holds for the values of uploads, whatever any two devices hold",
+    "ε per coordinate is not ε of an upload: all coordinates of an upload may change at once",
+    "sampling of users amplifies nothing: the server sees each upload by itself",
+    "looks at held-out items and the probe round of attacks are not counted",
+    SEEDED,
+)
+COUNTED = "numbers of examples are in the clear: the server weighs uploads by them"
+TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
+TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
+EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
+POSTED = "what consenting users post is in the clear"
+FINITE = "noise is made of finitely many bits: where λ is above the clip, the ε of a value may be 0.01 more"
+
+
+def tell(ledger: Ledger) -> dict[str, Any]:
+    """A ledger as ``result.json`` holds it; users are the clients that took part."""
+    took_part = (ledger.uploads > 0).nonzero().squeeze(1).tolist()
+    if not ledger.declared or not took_part:
+        return _blank(ledger.budget)
+    each, uploads = ledger.spent(), ledger.uploads[took_part]
+    spent = [each[k] for k in took_part]
+    upload = spend(ledger.charges, [ledger.largest.tolist()], alike=ledger.alike)[0]
+    composed = {
+        "uploads": {"max": int(uploads.max()), "mean": float(uploads.double().mean())},
+        "epsilon": _distribution([Fraction(one.epsilon) for one in spent]),
+        "delta": max(one.delta for one in spent),
+        "how": _how(spent),
+    }
+    return {
+        "guarantee": ledger.guarantee,
+        "statement": _statement(ledger, upload, composed),
+        "mechanisms": _mechanisms(ledger),
+        "per_upload": {"epsilon": float(upload.epsilon), "delta": upload.delta, "how": upload.how},
+        "composed": composed,
+        "budget": ledger.budget or None,
+        "notes": _notes(ledger),
+    }
+
+
+def lacks(ledger: Ledger) -> str:
+    """Why there is no guarantee; empty where there is one."""
+    if not ledger.declared:
+        return "no defence declares what its noise is worth"
+    if ledger.bare:
+        parts = dict.fromkeys(part_of(name) for name in ledger.bare)
+        return f"without noise leaves {', '.join(parts)}"
+    if ledger.loose:
+        return f"{', '.join(ledger.loose)} changes uploads after the noise and declares nothing"
+    if ledger.posts:
+        return f"users who consent post {', '.join(ledger.posts)} without noise"
+    return ""
+
+
+def _distribution(epsilons: Sequence[Fraction]) -> dict[str, float]:
+    mean = sum(epsilons, Fraction(0)) / len(epsilons)
+    return {"max": float(max(epsilons)), "mean": float(mean), "median": float(median(epsilons))}
+
+
+def _statement(ledger: Ledger, upload: Spent, composed: dict[str, Any]) -> str:
+    """One sentence: ε per coordinate, per upload and over the run."""
+    single = sorted(m.epsilon for m in ledger.counted)
+    most, uploads = composed["epsilon"]["max"], composed["uploads"]["max"]
+    told = (
+        f"ε = {' to '.join(dict.fromkeys((_short(single[0]), _short(single[-1]))))} per coordinate, at most "
+        f"{_short(upload.epsilon)} per upload and {_short(most)} over the run ({uploads} uploads of a user)"
+    )
+    told += f", at δ = {composed['delta']:g}" if composed["delta"] else ""
+    if not ledger.guarantee:
+        return f"{NOTHING}: {lacks(ledger)}; what is under noise: {told}"
+    weak = "; an ε this large rules nothing out by itself" if upload.epsilon > TOO_MUCH else ""
+    return f"values are differentially private: {told}{weak}"
+
+
+def _mechanisms(ledger: Ledger) -> list[dict[str, Any]]:
+    """One entry for each part and noise; ``counted`` where its ε is the one that is charged."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for mechanism in ledger.declared:
+        entry = {
+            "defence": mechanism.defence,
+            "part": mechanism.part,
+            "kind": mechanism.kind,
+            "scale": float(mechanism.scale),
+            "clip": float(mechanism.clip),
+            "clip_by": mechanism.by,
+            "rows": mechanism.rows,
+            "epsilon_per_coordinate": mechanism.epsilon,
+            "counted": mechanism in ledger.counted,
+        }
+        known = found.setdefault((mechanism.place, *entry.values()), {**entry, "coordinates": 0})
+        known["coordinates"] += mechanism.coordinates
+    return list(found.values())
+
+
+def _notes(ledger: Ledger) -> list[str]:
+    touched = any(m.table is not None and m.rows == "touched" for m in ledger.counted)
+    twice = len(ledger.counted) < len(ledger.declared)
+    epochs = any(m.every == "epoch" for m in ledger.counted)
+    finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
+    told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
+    told[COUNTED] = ledger.counts
+    return [*(note for note, holds in told.items() if holds), *BASIC]
+
+
+def _how(spent: Sequence[Spent]) -> str:
+    found = dict.fromkeys(one.how for one in spent)
+    return next(iter(found)) if len(found) == 1 else f"PLD, beyond {LIMIT:,} coordinates exact addition"
+
+
+def _short(epsilon: Fraction | float) -> str:
+    return f"{float(epsilon):,.4g}" if epsilon < 10**4 else f"{float(epsilon):,.0f}"
+
+
+def _blank(budget: float) -> dict[str, Any]:
+    return {
+        "guarantee": False,
+        "statement": NOTHING,
+        "mechanisms": [],
+        "per_upload": None,
+        "composed": None,
+        "budget": budget or None,
+        "notes": [],
+    }

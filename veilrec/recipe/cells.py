@@ -1,0 +1,98 @@
+"""Cells: several experiments as one, each an ordinary run in a folder of its own beside an index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from veilrec.base.files import read_json, write_json, writing
+from veilrec.errors import BadInput
+from veilrec.experiment import Experiment, Written
+from veilrec.result import RESULT, Result
+
+__all__ = ["INDEX", "Cell", "run_cells", "runs_in"]
+
+INDEX, VERSION = "index.json", 1
+NAME = re.compile(r"(?!\.)[\w.=,+-]{1,200}")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run among several.
+
+    Attributes:
+        name: Of its folder.
+        experiment: Makes it when its turn has come, so that not all data is held at once.
+        settings: What sets it apart, as in ``{"plan.rounds": 5, "seed": 0}``; by it pairs are formed.
+        recipe: Where it comes from one.
+    """
+
+    name: str
+    experiment: Callable[[], Experiment]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Written | None = None
+
+
+def run_cells(cells: Sequence[Cell], out: Path, *, resume: bool = False, **options: Any) -> dict[str, Result]:
+    """Run each cell in ``out/name``, with the `options` of `Experiment.run`; resumed, finished ones stay.
+
+    Raises:
+        BadInput: Where names will not do, or the folder holds something else.
+    """
+    _check(cells, out, resume)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Result] = {}
+    for cell in cells:
+        _write_index(cells, out)
+        results[cell.name] = cell.experiment().run(
+            out / cell.name, resume=resume, recipe=cell.recipe, **options
+        )
+    _write_index(cells, out)
+    return results
+
+
+def runs_in(place: Path) -> list[Path]:
+    """The finished runs that a folder means: itself, or the cells that its index lists.
+
+    Raises:
+        BadInput: Where it is neither, or where no cell is finished.
+    """
+    if not place.is_dir():
+        raise BadInput(place, "no such folder", "name a run directory")
+    if (place / RESULT).exists() or not (place / INDEX).exists():
+        return [place]
+    names = [str(cell["name"]) for cell in read_json(place / INDEX)["cells"]]
+    found = [place / name for name in names if (place / name / RESULT).exists()]
+    if not found:
+        raise BadInput(place, "no finished run is in it", "finish it with --resume")
+    return found
+
+
+def _check(cells: Sequence[Cell], out: Path, resume: bool) -> None:
+    names = [cell.name for cell in cells]
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise BadInput("cells", f"{name!r} is no name for a folder", "use letters, digits, and . = , + -")
+    if not cells or len(set(names)) < len(names):
+        raise BadInput("cells", "none, or the same name twice", "give each cell a name of its own")
+    there = [path.name for path in out.iterdir() if path.suffix != ".tmp"] if out.is_dir() else []
+    if out.exists() and not out.is_dir():
+        raise BadInput(out, "not a folder", "choose another one with --out")
+    if there and not resume:
+        raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
+    if there and INDEX not in there:
+        raise BadInput(out, "not a folder of cells", "name one, or an empty folder")
+    if there and [cell["name"] for cell in read_json(out / INDEX)["cells"]] != names:
+        raise BadInput(out, "holds other cells", "resume with the recipe that they were made with")
+
+
+def _write_index(cells: Sequence[Cell], out: Path) -> None:
+    entries = [
+        {"name": c.name, "settings": dict(c.settings), "finished": (out / c.name / RESULT).exists()}
+        for c in cells
+    ]
+    write_json(out / INDEX, {"version": VERSION, "cells": entries})

@@ -1,0 +1,152 @@
+"""One message is safetensors bytes, checked against the schema that its method declares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from veilrec.base.params import Message, Params, Rows
+from veilrec.errors import BadInput
+
+__all__ = ["Schema", "Spec", "check", "decode", "encode", "one", "size"]
+
+ROWS = "#rows"  # the name under which the row numbers of a table travel
+NAMES = {
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.bool: "BOOL",
+}
+ORDER = list(NAMES)  # the order in which safetensors lays out its tensors: widest first, then by name
+
+
+class Spec(NamedTuple):
+    """What may travel under a name.
+
+    Attributes:
+        shape: Of one device's tensor; of one row where `table` is given.
+        table: How many rows the table has, if only some of them travel.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    table: int | None = None
+
+
+Schema = Mapping[str, Spec]
+
+
+def encode(message: Message) -> bytes:
+    """One device's message as bytes: values, and the numbers of the rows that are meant as int32."""
+    flat: Params = {}
+    for name, value in message.items():
+        if isinstance(value, Rows):
+            meant = value.row >= 0
+            flat[name + ROWS] = value.row[meant].to(torch.int32).cpu().contiguous()
+            flat[name] = value.value[meant].cpu().contiguous()
+        else:
+            flat[name] = value.detach().cpu().contiguous()
+    return bytes(save(flat))
+
+
+def decode(data: bytes, schema: Schema, *, sender: str = "message", freely: str = "") -> Message:
+    """A message from its bytes; whatever the schema does not declare is refused.
+
+    Names that begin with `freely`, if that is given, may come in any number and shape.
+    """
+    try:
+        flat = load(data)
+    except Exception as cause:  # whatever the reader stumbles over, it is the message that is at fault
+        what = " ".join(f"{type(cause).__name__}: {cause}".split())
+        raise BadInput(sender, f"not a message ({what})", "send safetensors bytes") from cause
+    free = {name: flat.pop(name) for name in list(flat) if freely and name.startswith(freely)}
+    message: Message = {}
+    for name, spec in schema.items():
+        wanted = {name} if spec.table is None else {name, name + ROWS}
+        if missing := wanted - flat.keys():
+            raise BadInput(sender, f"lacks {sorted(missing)[0]!r}", "send what the schema declares")
+        value = flat.pop(name)
+        message[name] = (
+            value if spec.table is None else Rows(_numbers(flat.pop(name + ROWS), name, sender), value)
+        )
+    if flat:
+        raise BadInput(sender, f"undeclared {sorted(flat)[0]!r}", "send only what the schema declares")
+    check(message, schema, sender=sender)
+    return {**message, **free}
+
+
+def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sender: str = "upload") -> None:
+    """Refuse a message that is not what its schema says; `lead` are axes in front, e.g. the clients'."""
+    if message.keys() != schema.keys():
+        odd = sorted(message.keys() ^ schema.keys())[0]
+        what = "undeclared" if odd in message else "missing"
+        raise BadInput(sender, f"{what} part {odd!r}", "send exactly what the schema declares")
+    for name, spec in schema.items():
+        value = message[name]
+        tensor = value.value if isinstance(value, Rows) else value
+        rows = value.row.shape[len(lead) :] if isinstance(value, Rows) else ()
+        if isinstance(value, Rows) != (spec.table is not None) or tensor.shape != (*lead, *rows, *spec.shape):
+            raise BadInput(sender, f"{name!r} has shape {list(tensor.shape)}", f"declared is {spec}")
+        if tensor.dtype != spec.dtype:
+            raise BadInput(sender, f"{name!r} is {tensor.dtype}", f"declared is {spec.dtype}")
+        if isinstance(value, Rows) and spec.table is not None:
+            _check_rows(value.row, spec.table, name, sender)
+        if tensor.is_floating_point() and not bool(tensor.sum().isfinite()):
+            raise BadInput(sender, f"{name!r} holds a value that is not finite", "lower the learning rate")
+
+
+def _numbers(row: Tensor, name: str, sender: str) -> Tensor:
+    """Row numbers as they came over the wire, where padding does not travel."""
+    if row.dtype != torch.int32 or row.dim() != 1 or bool((row < 0).any()):
+        raise BadInput(
+            sender, f"rows of {name!r} are not a list of numbers from 0 upwards", "send int32 numbers"
+        )
+    return row.long()
+
+
+def _check_rows(row: Tensor, table: int, name: str, sender: str) -> None:
+    inside = bool(((row >= -1) & (row < table)).all())
+    before, after = row[..., :-1], row[..., 1:]
+    ascending = bool((((before >= 0) & (after > before)) | (after < 0)).all())  # padding only at the end
+    if not (inside and ascending):
+        raise BadInput(
+            sender, f"rows of {name!r} are not ascending numbers below {table}", "send each row once"
+        )
+
+
+def one(message: Message, k: int) -> Message:
+    """The message of client `k` of a cohort."""
+    return {n: Rows(v.row[k], v.value[k]) if isinstance(v, Rows) else v[k] for n, v in message.items()}
+
+
+def size(schema: Schema, rows: Mapping[str, int]) -> int:
+    """How many bytes `encode` makes of a message, given how many rows of each table travel."""
+    shapes = []
+    for name, spec in schema.items():
+        if spec.table is None:
+            shapes.append((name, spec.dtype, spec.shape))
+        else:
+            shapes.append((name, spec.dtype, (rows[name], *spec.shape)))
+            shapes.append((name + ROWS, torch.int32, (rows[name],)))
+    return _size(tuple(sorted(shapes, key=lambda s: (ORDER.index(s[1]), s[0]))))
+
+
+@lru_cache(maxsize=65536)
+def _size(shapes: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> int:
+    """Length word, header padded to eight bytes, data."""
+    header, end = {}, 0
+    for name, dtype, shape in shapes:
+        begin, count = end, 1
+        for axis in shape:
+            count *= axis
+        end += count * dtype.itemsize
+        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+    text = len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode())
+    return 8 + -(-text // 8) * 8 + end

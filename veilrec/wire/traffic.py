@@ -1,0 +1,139 @@
+"""Traffic: how many bytes cross the codec, by client, direction and kind of message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from veilrec.base.params import Params, Rows
+from veilrec.wire import codec
+from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.uploads import Exchange, Posts
+
+__all__ = ["Traffic"]
+
+UP, DOWN = ("upload", "posts"), ("letter", "posts")  # kinds of message, as they are counted
+COUNTERS = (
+    "messages",
+    "most up",
+    "most down",
+    *(f"up {kind}" for kind in UP),
+    *(f"down {kind}" for kind in DOWN),
+)
+
+
+class Traffic:
+    """Counts each chunk as it passes; give it to `Federation.rounds` as a watch.
+
+    A client that takes part in a round receives a letter and everybody's posts so far, and sends an upload
+    and, where it consents, posts of its own. Sizes are those of `wire.encode`, computed from the schema.
+
+    Attributes:
+        up, down: ``[clients]`` bytes so far.
+        reads: What it looks at of an upload: of which rows there are depends on the device.
+    """
+
+    def __init__(self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1) -> None:
+        self.up = torch.zeros(n_clients, dtype=torch.int64)
+        self.down = torch.zeros(n_clients, dtype=torch.int64)
+        self._schema, self._n_seats = up, n_seats
+        self._tables = self.reads = [name for name, spec in up.items() if spec.table is not None]
+        self._letter = codec.size(down, {name: spec.table or 0 for name, spec in down.items()})
+        self._sizes: dict[tuple[int, ...], int] = {}
+        self._count = dict.fromkeys(COUNTERS, 0)
+        self._public = 0  # bytes of the posts that everybody receives
+        self._round = {"up_bytes": 0, "down_bytes": 0}
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Count one chunk of one round."""
+        received = exchange.received
+        cohort = received.cohort.cpu()
+        upload, posts = self._uploads(exchange), self._posts(received.posts, cohort)
+        up, down = upload + posts, self._letter + self._public
+        self.up[cohort] += up
+        self.down[cohort] += down
+        count, n = self._count, len(cohort)
+        count["messages"] += n
+        count["up upload"] += int(upload.sum())
+        count["up posts"] += int(posts.sum())
+        count["down letter"] += n * self._letter
+        count["down posts"] += n * self._public
+        count["most up"] = max(count["most up"], int(up.max()) if n else 0)
+        count["most down"] = max(count["most down"], down if n else 0)
+        self._round["up_bytes"] += int(up.sum())
+        self._round["down_bytes"] += n * down
+
+    def finish(self, posts: Posts) -> dict[str, int]:
+        """The end of a round: its bytes over all clients; `posts` are what everybody receives from now on."""
+        row, self._round = self._round, {"up_bytes": 0, "down_bytes": 0}
+        self._public = _size(posts.values, len(posts.owner))
+        return row
+
+    def summary(self) -> dict[str, Any]:
+        """Bytes per client and round, in all, and by kind of message."""
+        count, each = self._count, max(1, self._count["messages"])
+        totals = {"up": int(self.up.sum()), "down": int(self.down.sum())}
+        table: dict[str, Any] = {
+            way: {"mean": total / each, "max": count[f"most {way}"], "total": total}
+            for way, total in totals.items()
+        }
+        kinds = {
+            "up": {kind: count[f"up {kind}"] for kind in UP},
+            "down": {kind: count[f"down {kind}"] for kind in DOWN},
+        }
+        return {
+            **table,
+            "by_kind": kinds,
+            "messages": count["messages"],
+            "clients": int((self.down > 0).sum()),
+        }
+
+    def state(self) -> Params:
+        """All counters as tensors, for checkpoints between two rounds."""
+        counters = torch.tensor(list(self._count.values()), dtype=torch.int64)
+        return {"up": self.up, "down": self.down, "counters": counters}
+
+    def restore(self, state: Params, posts: Posts) -> None:
+        """The reverse of `state`."""
+        self.up, self.down = state["up"].clone(), state["down"].clone()
+        self._count = dict(zip(COUNTERS, state["counters"].tolist(), strict=True))
+        self.finish(posts)
+
+    def _uploads(self, exchange: Exchange) -> Tensor:
+        """``[c]`` bytes of each client's upload."""
+        received = exchange.received
+        if not self._tables:
+            return torch.full((len(received.cohort),), self._upload(()), dtype=torch.int64)
+        counts = torch.zeros(len(received.cohort), len(self._tables), dtype=torch.int64)
+        for k, name in enumerate(self._tables):
+            value = received.values[name]
+            if isinstance(value, Rows):
+                counts[:, k] = (value.row >= 0).sum(1).cpu()
+        kinds, which = counts.unique(dim=0, return_inverse=True)
+        sizes = [self._upload(tuple(rows)) for rows in kinds.tolist()]
+        return torch.tensor(sizes, dtype=torch.int64)[which]
+
+    def _upload(self, rows: tuple[int, ...]) -> int:
+        """Bytes of an upload with so many rows of each table."""
+        if rows not in self._sizes:
+            self._sizes[rows] = codec.size(self._schema, dict(zip(self._tables, rows, strict=True)))
+        return self._sizes[rows]
+
+    def _posts(self, posts: Posts, cohort: Tensor) -> Tensor:
+        """``[c]`` bytes of what each client posts: the rows of its own users."""
+        if not len(posts.owner):
+            return torch.zeros(len(cohort), dtype=torch.int64)
+        client = torch.div(posts.owner.cpu(), self._n_seats, rounding_mode="floor")
+        counts = torch.bincount(client, minlength=len(self.up))[cohort]
+        return torch.tensor([_size(posts.values, n) for n in counts.tolist()], dtype=torch.int64)
+
+
+def _size(values: Params, posts: int) -> int:
+    """Bytes of a message with so many posts; no post, no message."""
+    if not posts or not values:
+        return 0
+    return codec.size(
+        {name: Spec((posts, *value.shape[1:]), value.dtype) for name, value in values.items()}, {}
+    )
