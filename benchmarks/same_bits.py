@@ -1,8 +1,8 @@
 """``python benchmarks/same_bits.py OLD NEW``: whether two trees compute the same bits.
 
-Both run every case of `bit_cases` by their command lines. What they leave is compared by group, and by key within
-it: the dtype, shape and bytes of tensors, and what result.json and the other texts say, but for seconds. Ends with
-1 if anything differs. Cases called "resume" are run through by OLD, and stopped and resumed by NEW.
+Both run every case of `bit_cases` by their command lines. What they leave is compared by group, and by key
+within it: the dtype, shape and bytes of tensors, and what result.json and other texts say, but for seconds.
+Ends with 1 if anything differs. A case called "resume" is run through by OLD, and stopped and resumed by NEW.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trees: folders with a veilrec each, run by its command line in processes of their own, whatever its layout."""
+"""Trees: folders with a veilrec each, which is run in processes of its own, whatever its layout."""
 
 from __future__ import annotations
 
