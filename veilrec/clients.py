@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys, hash_text
+from veilrec.base.rows import ragged, starts
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, Split, id_hashes
 
@@ -140,9 +141,8 @@ class Clients:
     def touched(self, cohort: Tensor) -> tuple[Tensor, Tensor]:
         """The training events of some clients: ``[e]`` position · seats + seat, and ``[e]`` items."""
         counts = torch.tensor([self.sizes[k] for k in cohort.tolist()], device=cohort.device)
-        client = torch.repeat_interleave(torch.arange(len(cohort), device=cohort.device), counts)
-        place = torch.arange(len(client), device=cohort.device)
-        event = self.events.start[cohort][client] + place - (counts.cumsum(0) - counts)[client]
+        client, place = ragged(counts)
+        event = self.events.start[cohort][client] + place
         return client * self.n_seats + self.events.seat[event], self.events.item[event]
 
     def batch(self, cohort: Tensor, *, history: int, rows: Tensor, dtype: torch.dtype) -> Batch:
@@ -200,7 +200,7 @@ class Events(NamedTuple):
         user, item = log.user[order], log.item[order]
         count = torch.bincount(log.user, minlength=log.n_users)
         first = torch.zeros_like(count)
-        first[users] = count[users].cumsum(0) - count[users]
+        first[users] = starts(count[users])
         rank = torch.arange(len(user), device=device) - first[user]
         by_item = (place[user] * (log.n_items + 1) + item).sort().values - place[user] * (log.n_items + 1)
         per_client = torch.zeros(len(seats) + 1, dtype=torch.int64, device=device)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys, below
+from veilrec.base.rows import padded, ragged, within
 from veilrec.clients import Batch, Clients
 
 __all__ = ["Portion", "Step"]
@@ -108,9 +109,8 @@ def narrowed(batch: Batch) -> Step:
     flag = torch.zeros(batch.rows.shape, dtype=torch.bool, device=index.device).scatter_(1, index, True)
     client, row = flag.nonzero(as_tuple=True)
     counts = flag.sum(1)
-    rank = torch.arange(len(row), device=index.device) - (counts.cumsum(0) - counts)[client]
-    place = index.new_zeros(k, int(counts.max()))
-    place[client, rank] = row
+    rank = within(client, counts)
+    place = padded(row, client, rank, counts)
     where = torch.empty_like(flag, dtype=torch.int64)  # only what was flagged is read
     where[client, row] = rank
     new = where.gather(1, index)
@@ -144,19 +144,17 @@ class _Flat:
         events, n_items = clients.events, clients.log.n_items
         sizes = [clients.sizes[k] for k in cohort.tolist()]
         counts = torch.tensor(sizes, device=cohort.device)
-        client = torch.repeat_interleave(torch.arange(len(cohort), device=cohort.device), counts)
-        place = torch.arange(len(client), device=cohort.device)
-        within = place - (counts.cumsum(0) - counts)[client]
-        event = events.start[cohort][client] + within
+        client, place = ragged(counts)
+        event = events.start[cohort][client] + place
         seat = events.seat[event]
         offset = (client * clients.n_seats + seat) * (n_items + 1)
         return cls(
             sizes=sizes,
             client=client,
-            within=within,
+            within=place,
             item=events.item[event],
             seat=seat,
-            block=place - events.rank[event],
+            block=torch.arange(len(client), device=cohort.device) - events.rank[event],
             gap=offset + events.gap[event],
             offset=offset,
             free=n_items - events.touched[event],
@@ -199,9 +197,8 @@ def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Te
     pair = touched.nonzero().squeeze(1)
     owner = torch.div(pair, n_items, rounding_mode="floor")
     counts = torch.bincount(owner, minlength=n_clients)
-    local = torch.arange(len(pair), device=pair.device) - (counts.cumsum(0) - counts)[owner]
-    rows = pair.new_full((n_clients, int(counts.max())), -1)
-    rows[owner, local] = pair - owner * n_items
+    local = within(owner, counts)
+    rows = padded(pair - owner * n_items, owner, local, counts, -1)
     where = torch.empty(
         n_clients * n_items, dtype=torch.int64, device=pair.device
     )  # only touched entries are read

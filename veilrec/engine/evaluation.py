@@ -12,6 +12,7 @@ from torch.func import vmap
 
 from veilrec.base.keys import Keys, below
 from veilrec.base.params import Params, Scope, part_of
+from veilrec.base.rows import starts, within
 from veilrec.clients import Batch, Clients
 from veilrec.engine import private_rows
 from veilrec.engine.workers import Workers
@@ -203,13 +204,12 @@ def candidates(clients: Clients, n: int, split_seed: int = 0) -> Tensor:
         raise BadInput(
             "evaluation.candidates", f"{n} asked for, user {who} has {left} untouched items", "ask for fewer"
         )
-    first = count.cumsum(0) - count
     owner = torch.div(pair, log.n_items + 1, rounding_mode="floor")
-    gap = pair - (torch.arange(len(pair), device=pair.device) - first[owner])  # as in `clients.Events`
+    gap = pair - within(owner, count)  # as in `clients.Events`
     keys = Keys.seed(split_seed).fold("candidates").fold(id_hashes(log.user_ids))
     place = distinct(Keys(keys.value.to(pair.device)), free, n)  # [users, n] places among the untouched items
     offset = torch.arange(log.n_users, device=pair.device)[:, None] * (log.n_items + 1)
-    return place + torch.searchsorted(gap, offset + place, right=True) - first[:, None]
+    return place + torch.searchsorted(gap, offset + place, right=True) - starts(count)[:, None]
 
 
 def distinct(keys: Keys, high: Tensor, n: int) -> Tensor:

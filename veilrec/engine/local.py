@@ -17,6 +17,7 @@ from torch.func import vmap
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Part, Scope, part_of
+from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
 from veilrec.defence import Defence
 from veilrec.engine.helper_steps import help_along, helper_stepper
@@ -227,8 +228,7 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
     for name, weight in params.items():
         some = (weight if name in together else weight[:active]).detach()
         if name in places:
-            index = places[name].reshape(*places[name].shape, *(1 for _ in weight.shape[2:]))
-            some = some.gather(1, index.expand(*places[name].shape, *weight.shape[2:]))
+            some = some.gather(1, along(places[name], weight).expand(*places[name].shape, *weight.shape[2:]))
         read[name] = some
     return read
 
@@ -242,10 +242,10 @@ def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, ta
         if task.names[name].adds:
             gradient[name][: len(slope)] += slope
             continue
-        part = slope * share.reshape(-1, *(1 for _ in slope.shape[1:]))
+        part = slope * along(share, slope)
         if name in places:
-            index = places[name].reshape(*places[name].shape, *(1 for _ in slope.shape[2:]))
-            gradient[name][: len(slope)].scatter_add_(1, index.expand_as(part), part)
+            index = along(places[name], part).expand_as(part)
+            gradient[name][: len(slope)].scatter_add_(1, index, part)
         else:
             gradient[name][: len(slope)] += part
 

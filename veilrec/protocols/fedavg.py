@@ -17,6 +17,7 @@ from torch import Tensor
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
+from veilrec.base.rows import along
 from veilrec.base.steps import Rates, Stepper, every_rate, rate_of
 from veilrec.engine.store import Store
 from veilrec.errors import BadInput
@@ -110,7 +111,7 @@ class FedAvg(Protocol):
                 self._absorb_rows(partial, name, server, value, share)
             else:
                 change = value if self.still() else value - server
-                wide = share.reshape(_like(change))
+                wide = along(share, change)
                 partial[name] = partial.get(name, 0) + (change.double() * wide).sum(0)
                 if HELPER + name in state.memory:
                     moved = share * (change != 0).flatten(1).any(1)
@@ -127,12 +128,11 @@ class FedAvg(Protocol):
         # In place and with the sign turned: tables are large, and every copy is a walk through memory.
         change = -value if self.still() else server.index_select(0, row.clamp(min=0)).sub_(value)
         if self.weigh == "examples":
-            change = change * share.to(change.dtype).repeat_interleave(upload.row.shape[1]).reshape(
-                _like(change)
-            )
+            each = share.to(change.dtype).repeat_interleave(upload.row.shape[1])
+            change = change * along(each, change)
         place = torch.where(row < 0, len(server), row)
         total = server.new_zeros(len(server) + 1, *server.shape[1:])
-        total.scatter_add_(0, place.reshape(_like(change)).expand_as(change), change)
+        total.scatter_add_(0, along(place, change).expand_as(change), change)
         partial[name] -= total[:-1]
         if self.weigh == "touched":
             count = torch.bincount(place, minlength=len(server) + 1)
@@ -157,7 +157,7 @@ class FedAvg(Protocol):
     def _mean(self, partial: Params, name: str) -> Tensor:
         if self.weigh == "touched" and f"touched/{name}" in partial:
             count = partial[f"touched/{name}"].clamp(min=1)
-            return partial[name] / count.reshape(_like(partial[name]))
+            return partial[name] / along(count, partial[name])
         if HELPER + name in partial:
             return partial[name] / partial[HELPER + name].clamp(min=1)
         return partial[name] / partial["clients"]
@@ -170,8 +170,3 @@ class FedAvg(Protocol):
         halves = rate_of(self.server_halves, name)
         slower: float = 0.5 ** (round / halves) if halves else 1.0
         return rate_of(self.server_lr, name) * slower
-
-
-def _like(tensor: Tensor) -> tuple[int, ...]:
-    """The shape in which one number per row stretches over the tensor."""
-    return (-1, *(1 for _ in tensor.shape[1:]))

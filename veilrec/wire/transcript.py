@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.params import Rows, part_of
+from veilrec.base.rows import padded, within
 from veilrec.base.tensors import Reader
 from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.wire.codec import Schema, Spec
@@ -131,12 +132,8 @@ class Transcript:
         )
         client = client.long() - start
         counts = torch.bincount(client, minlength=stop - start)
-        place = torch.arange(len(client)) - (counts.cumsum(0) - counts)[client]
-        width = int(counts.max()) if len(counts) else 0
-        rows = torch.full((stop - start, width), -1)
-        values = value.new_zeros(stop - start, width, *value.shape[1:])
-        rows[client, place], values[client, place] = row.long(), value
-        return Rows(rows, values)
+        place = within(client, counts)
+        return Rows(padded(row.long(), client, place, counts, -1), padded(value, client, place, counts))
 
 
 def declaration(schema: Schema) -> str:
