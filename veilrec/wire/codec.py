@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,19 +11,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from veilrec.base.params import Message, Params, Rows
+from veilrec.base.tensors import NAMES, Entry, header
 from veilrec.errors import BadInput
 
 __all__ = ["Schema", "Spec", "check", "decode", "encode", "one", "size"]
 
 ROWS = "#rows"  # the name under which the row numbers of a table travel
-NAMES = {
-    torch.int64: "I64",
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.int32: "I32",
-    torch.bool: "BOOL",
-}
-ORDER = list(NAMES)  # the order in which safetensors lays out its tensors: widest first, then by name
+ORDER = list(NAMES)  # in which tensors are laid out, and by name
 
 
 class Spec(NamedTuple):
@@ -128,25 +121,17 @@ def one(message: Message, k: int) -> Message:
 
 def size(schema: Schema, rows: Mapping[str, int]) -> int:
     """How many bytes `encode` makes of a message, given how many rows of each table travel."""
-    shapes = []
+    entries: list[tuple[str, Entry]] = []
     for name, spec in schema.items():
         if spec.table is None:
-            shapes.append((name, spec.dtype, spec.shape))
+            entries.append((name, (spec.dtype, spec.shape)))
         else:
-            shapes.append((name, spec.dtype, (rows[name], *spec.shape)))
-            shapes.append((name + ROWS, torch.int32, (rows[name],)))
-    return _size(tuple(sorted(shapes, key=lambda s: (ORDER.index(s[1]), s[0]))))
+            entries.append((name, (spec.dtype, (rows[name], *spec.shape))))
+            entries.append((name + ROWS, (torch.int32, (rows[name],))))
+    return _size(tuple(sorted(entries, key=lambda entry: (ORDER.index(entry[1][0]), entry[0]))))
 
 
 @lru_cache(maxsize=65536)
-def _size(shapes: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> int:
-    """Length word, header padded to eight bytes, data."""
-    header, end = {}, 0
-    for name, dtype, shape in shapes:
-        begin, count = end, 1
-        for axis in shape:
-            count *= axis
-        end += count * dtype.itemsize
-        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
-    text = len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode())
-    return 8 + -(-text // 8) * 8 + end
+def _size(entries: tuple[tuple[str, Entry], ...]) -> int:
+    head, body = header(entries)
+    return len(head) + body
