@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "veilrec"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST_FILE, LONGEST_FUNCTION = 300, 60
+LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 
 FORBIDDEN = {  # by full name, whatever it was imported as
     r"(builtins\.)?(eval|exec)": "text is never run as code",

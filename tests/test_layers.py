@@ -19,17 +19,22 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"errors"},
     {"base"},
     {"base/scratch", "base/steps", "base/tensors", "interactions", "metrics", "privacy/mechanism"},
-    {"clients", "engine/heap"},
-    {"engine/shelf"},
-    {"base/plan", "engine/features", "engine/store", "examples", "model"},
-    {"engine/private_rows", "engine/workers", "wire/codec", "wire/uploads"},
+    {"base/plan", "clients", "engine/heap"},
+    {"engine/shelf", "wire/codec"},
+    {"engine/store", "wire/uploads"},
+    {"examples"},
+    {"model"},
+    {"engine/features", "engine/private_rows", "engine/workers"},
     {"protocol", "wire"},
-    {"attack", "defence"},
+    {"attack", "defence", "eraser"},
     {"lab/threat", "privacy/disclosure"},
-    {"attacks", "datasets", "defences", "models", "protocols"},
-    {"engine/evaluation", "engine/helper_steps"},
-    {"engine/fused", "engine/local", "engine/refusals"},
+    {"attacks", "datasets", "defences", "erasers", "models", "protocols"},
+    {"engine/evaluation", "engine/groups", "engine/helper_steps"},
+    {"engine/local"},
+    {"engine/fused", "engine/refusals"},
+    {"engine/respond"},
     {"engine/serving"},
+    {"engine/fleet"},
     {"rounds"},
     {"engine", "recipe/plugins", "recipe/settings", "result"},
     {*METRICS, "recipe/catalogue"},
@@ -44,16 +49,18 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-CATALOGUES = {"attacks", "datasets", "defences", "models", "protocols"}
-PEOPLE = {  # what the devices hold
-    *("clients", "engine", "examples", "interactions", "protocol"),
-    *(f"engine/{name}" for name in ("features", "heap", "private_rows", "shelf", "store")),
-}
+CATALOGUES = {"attacks", "datasets", "defences", "erasers", "models", "protocols"}
+DEVICES = {"clients", "engine", "interactions", *(name for name in LEVEL if name.startswith("engine/"))}
+PEOPLE = {*DEVICES, "examples", "protocol"} - {"engine/workers"}  # what the devices hold
 
 BLIND = {  # beyond the order of the rows: what a module must not know, although it lies below
     "attack": PEOPLE,
     "attacks": PEOPLE,
     "lab/threat": PEOPLE,
+    "protocol": DEVICES,
+    "protocols": DEVICES,
+    "eraser": DEVICES,
+    "erasers": DEVICES,
     "deploy": CATALOGUES,
     **{name: CATALOGUES for name in LEVEL if name.startswith("engine")},
     "node": CATALOGUES,

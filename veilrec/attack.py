@@ -11,7 +11,7 @@ from torch import Tensor
 
 from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender
-from veilrec.wire.codec import Schema
+from veilrec.wire.codec import Schema, weights
 from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange
 
@@ -56,7 +56,7 @@ class Public:
     @property
     def vectors(self) -> list[str]:
         """The weights that have a row per user and are uploaded as they are, not as a gradient."""
-        parts = {name: self.model.parts[part_of(name)] for name in self.schema if name != "examples"}
+        parts = {name: self.model.parts[part_of(name)] for name in weights(self.schema)}
         bare = {name for name, part in parts.items() if part.scope is Scope.EXPOSED or not self.gradients}
         return [name for name, part in parts.items() if part.rows == "user" and name in bare]
 

@@ -40,6 +40,12 @@ class Batch(NamedTuple):
     consents: dict[str, Tensor]  # name → [seats]
     rest: Tensor = NONE  # [seats, w] of private rows that are not in the local table: `Recommender.recall`
     taken: Tensor = NONE  # [seats] whether there is a user; an empty seat only pads a silo
+    more: dict[str, Tensor] = {}  # noqa: RUF012  # by name, whatever else a method's examples bring
+
+    @classmethod
+    def axes(cls, rows: int | None = 0) -> Batch:
+        """Where the client axis is, for `vmap`; without one of its own, all clients share the rows."""
+        return cls(rows, *[0] * (len(cls._fields) - 1))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Clients:
         consents: By attribute, ``[clients, seats]``: True for those who share it openly. Whose labels an
             *attacker* knows is another matter, unless the threat says that these are they: `threat.Threat`.
         tags: ``[clients]`` a hash of each client's name: what its randomness is keyed by.
+        number: ``[clients]`` which client of the whole log each one is; here may be only some of them.
     """
 
     log: Interactions
@@ -61,6 +68,7 @@ class Clients:
     test: Tensor
     consents: Mapping[str, Tensor]
     tags: Tensor
+    number: Tensor
 
     @classmethod
     def phones(
@@ -100,7 +108,23 @@ class Clients:
         taken = seats >= 0
         consents = {name: (draw < share.get(name, 0.0))[seats] & taken for name in log.attributes}
         validation, test = (torch.where(taken, held[seats], -1) for held in (split.validation, split.test))
-        return cls(log, seats, validation, test, consents, tags)
+        return cls(log, seats, validation, test, consents, tags, torch.arange(len(seats)))
+
+    def only(self, clients: Tensor) -> Clients:
+        """Some of the clients ``[c]``, ascending, with the log of their users alone; all items stay."""
+        seats = self.seats[clients]
+        users = seats[seats >= 0].sort().values
+        place = torch.full((self.log.n_users,), -1, device=seats.device)
+        place[users] = torch.arange(len(users), device=seats.device)
+        return Clients(
+            log=self.log.only(users),
+            seats=torch.where(seats >= 0, place[seats.clamp(min=0)], -1),
+            validation=self.validation[clients],
+            test=self.test[clients],
+            consents={name: given[clients] for name, given in self.consents.items()},
+            tags=self.tags[clients],
+            number=self.number[clients],
+        )
 
     def __len__(self) -> int:
         return len(self.seats)

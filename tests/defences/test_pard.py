@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.contract import Scene
-from tests.worlds import checkerboard, digest, federation, held, largest, log_of, phones, run, silos
+from tests.worlds import changed, checkerboard, digest, federation, held, largest, log_of, phones, run, silos
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Scope, part_of
 from veilrec.clients import Clients
@@ -354,7 +354,7 @@ def test_predictors_begin_alike_and_vectors_and_estimators_do_not() -> None:
     """Also on a device with secret keys: what all have in common is the seed's."""
     fed = fed_of(PARD())
     cohort = torch.tensor([2, 5])
-    first, secret = fed.fresh(cohort), replace(fed, keys=Keys.secret()).fresh(cohort)
+    first, secret = fed.fleet.fresh(cohort), changed(fed, keys=Keys.secret()).fleet.fresh(cohort)
     for name in first:
         if name.startswith("predictor.") and name.endswith("weight"):
             assert first[name].any()
@@ -363,7 +363,7 @@ def test_predictors_begin_alike_and_vectors_and_estimators_do_not() -> None:
     for name in ("user", "user_re", "estimators.ir.0.weight"):
         assert not torch.equal(first[name][0], first[name][1])
         assert not torch.equal(first[name], secret[name])
-    other = replace(fed, seed=1).fresh(cohort)
+    other = changed(fed, seed=1).fleet.fresh(cohort)
     assert not torch.equal(first["predictor.0.weight"], other["predictor.0.weight"])
 
 

@@ -16,6 +16,7 @@ from tests.defences.test_pard import CLASSES, DIM, ITEMS, helper_losses, penalti
 from tests.test_node import uploads_agree
 from tests.worlds import digest, federation, held, largest, run, silos, uploads_of
 from veilrec.base.keys import Keys
+from veilrec.base.plan import Plan
 from veilrec.base.params import Params
 from veilrec.base.rows import thinned
 from veilrec.base.steps import Stepper
@@ -31,7 +32,7 @@ from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire.uploads import Sent
+from veilrec.wire.uploads import Letter
 
 OPTIONS: list[dict[str, Any]] = [
     {"estimator_passes": 3},
@@ -78,10 +79,10 @@ def test_passes_are_successive_steps(passes: int, share: float) -> None:
     scene = replace(scene, params={n: 1.3 * w if "estimators" in n else w for n, w in scene.params.items()})
     params = {n: torch.cat([w, w[:1]]) for n, w in scene.params.items()}
     read = {n: w[:-1].detach() for n, w in params.items()}
-    task = Task(scene.model, FedAvg(), defence, Stepper(), 1, 4)
+    task = Task(scene.model, FedAvg(), defence, Plan(batch=4))
     state = Stepper("sgd", 0.1, 0.9).fresh({n: params[n] for n in task.helpers})
-    sent = Sent(scene.device.sent, {})
-    help_along(task, read, params, state, scene.device, Situation(sent, {}, scene.device.keys, 0))
+    sent = Letter(scene.device.sent, {})
+    help_along(task, read, params, state, scene.device, Situation(sent, scene.device.keys))
     expected, norms = by_hand(defence, scene, passes)
     assert min(norms) < 5 < max(norms)  # some are cut, and some are not
     for name, weight in params.items():
@@ -228,6 +229,7 @@ def test_what_is_guarded_scored_and_posted_is_made_of_all_items() -> None:
     defence = PARD(estimator_dropout=0.3)
     dropping, bare = (fed_of(defence, share) for share in (0.6, 0.0))
     state = run(dropping, 2)
+    bare.fleet.devices = dropping.fleet.devices
     assert dropping.evaluate(state).means() == bare.evaluate(state).means()
     scenes = [Scene.of(fed.model, fed.clients) for fed in (dropping, bare)]
     assert torch.equal(*(helper_losses(defence, scene) for scene in scenes))

@@ -236,9 +236,10 @@ def test_the_engine_shows_what_the_model_scores(
         for j, w in zip(judges, (1, 2), strict=True)
     ]
     state = run(feds[0], 2)
+    feds[1].fleet.devices = feds[0].fleet.devices
     first, second = (fed.evaluate(state) for fed in feds)
     assert all(torch.equal(first.values[m], second.values[m]) for m in first.values)
-    own = state.devices.get(torch.arange(len(clients)))
+    own = feds[0].fleet.devices.get(torch.arange(len(clients)))
     table = torch.zeros(24, 24)
     for client, seats in enumerate(clients.seats.tolist()):
         whole = {**state.server, **{name: value[client] for name, value in own.items()}}

@@ -74,7 +74,7 @@ class Shelf:
             if key not in seen:
                 seen.add(key)
                 with cell.recipe.blaming():
-                    _ = self.experiment(cell.recipe).federation().candidates  # drawn, or refused
+                    _ = self.experiment(cell.recipe).federation().fleet.candidates()  # drawn, or refused
 
     def turn(self, cell: recipe.Cell, title: str, progress: Silence) -> Callable[[], Experiment]:
         """What makes a cell's experiment when its turn has come."""

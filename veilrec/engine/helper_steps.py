@@ -31,7 +31,7 @@ def help_along(
     What is `read` of helpers are views of `params`: each pass finds them as the one before has left them. The
     first one draws from the device's keys as they are, the others from keys of their own.
     """
-    helpers, number = task.defence.helpers, situation.round
+    helpers, number = task.defence.helpers, situation.sent.round
     rests = number < helpers.after or number % helpers.every
     if rests or not task.helpers or not task.defence.acts("helper_loss"):
         return

@@ -23,6 +23,7 @@ from veilrec.lab.lab import People, audit
 from veilrec.lab.threat import Threat
 from veilrec.metrics.measures import Measure, interval
 from veilrec.rounds import Federation
+from veilrec.wire.codec import weights
 
 __all__ = [
     "ATTACKERS",
@@ -40,7 +41,7 @@ __all__ = [
 ATTACKERS = ("logistic", "mlp-apm")  # whichever does better on known users speaks for a component
 COLUMNS = 1024  # of a weight: four components and two attackers in a minute or two
 CHANCE = 0.5
-HARMLESS = ("stop", "unlearn")  # hooks that change nothing of an upload
+HARMLESS = ("stop",)  # hooks that change nothing of an upload
 
 
 class Share(NamedTuple):
@@ -106,7 +107,7 @@ def components_of(public: Public, components: Mapping[str, str]) -> dict[str, tu
     Raises:
         BadInput: Where a part stands for no component, or nothing is uploaded.
     """
-    uploaded = {part_of(name) for name in public.schema if name != "examples"}
+    uploaded = {part_of(name) for name in weights(public.schema)}
     found: dict[str, tuple[str, ...]] = {}
     for part in (part for part in public.model.parts if part in uploaded):
         name = component_of(part, components)

@@ -30,6 +30,7 @@ COUNTED = "numbers of examples are in the clear: the server weighs uploads by th
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
 EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
+ASKED = "what users ask recommendations with is charged for nowhere: each time costs what an upload costs"
 POSTED = "what consenting users post is in the clear"
 FINITE = "noise is made of finitely many bits: where λ is above the clip, the ε of a value may be 0.01 more"
 
@@ -119,7 +120,7 @@ def _notes(ledger: Ledger) -> list[str]:
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
     told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
-    told[COUNTED] = ledger.counts
+    told[COUNTED], told[ASKED] = ledger.counts, bool(ledger.asks)
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from safetensors.torch import load, save
@@ -14,10 +14,13 @@ from veilrec.base.params import Message, Params, Rows
 from veilrec.base.tensors import NAMES, Entry, header
 from veilrec.errors import BadInput
 
-__all__ = ["Schema", "Spec", "check", "decode", "encode", "one", "size"]
+__all__ = ["Kind", "Schema", "Spec", "check", "decode", "encode", "one", "size", "weights"]
 
 ROWS = "#rows"  # the name under which the row numbers of a table travel
 ORDER = list(NAMES)  # in which tensors are laid out, and by name
+
+
+Kind = Literal["weight", "gradient", "count", "items", "labels", "post"]
 
 
 class Spec(NamedTuple):
@@ -26,11 +29,16 @@ class Spec(NamedTuple):
     Attributes:
         shape: Of one device's tensor; of one row where `table` is given.
         table: How many rows the table has, if only some of them travel.
+        kind: What the value is: a weight of the model as it is, a gradient of one, how many of something,
+            items (their numbers, -1 for none), soft labels, or what a user posts.
+        below: Of items: their numbers are smaller than this.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float32
     table: int | None = None
+    kind: Kind = "weight"
+    below: int | None = None
 
 
 Schema = Mapping[str, Spec]
@@ -91,6 +99,8 @@ def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sende
             raise BadInput(sender, f"{name!r} is {tensor.dtype}", f"declared is {spec.dtype}")
         if isinstance(value, Rows) and spec.table is not None:
             _check_rows(value.row, spec.table, name, sender)
+        if spec.below is not None and not bool(((tensor >= -1) & (tensor < spec.below)).all()):
+            raise BadInput(sender, f"{name!r} names an item beyond {spec.below - 1}", "send known items")
         if tensor.is_floating_point() and not bool(tensor.sum().isfinite()):
             raise BadInput(sender, f"{name!r} holds a value that is not finite", "lower the learning rate")
 
@@ -112,6 +122,11 @@ def _check_rows(row: Tensor, table: int, name: str, sender: str) -> None:
         raise BadInput(
             sender, f"rows of {name!r} are not ascending numbers below {table}", "send each row once"
         )
+
+
+def weights(schema: Schema) -> dict[str, Spec]:
+    """The entries that are weights of the model, or their gradients."""
+    return {name: spec for name, spec in schema.items() if spec.kind in ("weight", "gradient")}
 
 
 def one(message: Message, k: int) -> Message:

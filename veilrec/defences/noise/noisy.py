@@ -92,8 +92,8 @@ class Noise:
         Raises:
             BadInput: Where the protocol does not send what is to be clipped, or a part does not exist.
         """
-        if protocol.still() != (self.what == "gradients"):
-            sent = "gradients" if protocol.still() else "weights"
+        if protocol.sends_gradients != (self.what == "gradients"):
+            sent = "gradients" if protocol.sends_gradients else "weights"
             raise BadInput("defence.what", f'"{self.what}", but devices send {sent}', f'set it to "{sent}"')
         schema = {n: s for n, s in protocol.schema(model).items() if s.dtype.is_floating_point}
         leaving = {part_of(name) for name in schema}
