@@ -16,8 +16,8 @@ from tests.defences.test_pard import CLASSES, DIM, ITEMS, helper_losses, penalti
 from tests.test_node import uploads_agree
 from tests.worlds import digest, federation, held, largest, run, silos, uploads_of
 from veilrec.base.keys import Keys
-from veilrec.base.plan import Plan
 from veilrec.base.params import Params
+from veilrec.base.plan import Plan
 from veilrec.base.rows import thinned
 from veilrec.base.steps import Stepper
 from veilrec.clients import Clients
