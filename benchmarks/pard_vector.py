@@ -165,9 +165,9 @@ def auc_of(found: Any, attribute: str) -> float:
 
 
 def told(values: Sequence[float], digits: int) -> str:
-    """One number as it is; of several the mean and, in brackets, from the least to the largest."""
+    """One number as it is; of several the mean and, in brackets, from the least to the greatest."""
     mean = f"{sum(values) / len(values):.{digits}f}"
-    if len(values) == 1:
+    if len(set(values)) == 1:
         return mean
     return f"{mean} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 

@@ -91,6 +91,7 @@ def test_seeds_are_told_by_mean_and_range() -> None:
     add(found, "a", [0.25])
     assert told(found["a"][0], 2) == "0.25"
     add(found, "a", [0.75])
+    assert told([0.5, 0.5], 1) == "0.5"
     found["b"] = [[]]
     assert table(["what", "AUC"], found, 2) == (
         "| what | AUC |\n| --- | ---: |\n| a | 0.50 (0.25 to 0.75) |\n| b | – |"
