@@ -1,7 +1,7 @@
-"""The quick tests and what they cost: CPU seconds of pytest, its workers and their processes, beside a budget.
+"""The quick tests and what they cost: CPU seconds of pytest and all its processes, beside a budget.
 
-``python -m tests.budget`` takes the arguments of pytest, prints one line after its output and ends as it ends. The
-budget grows with the seconds that a plain loop takes, so that it means the same on a slower machine.
+``python -m tests.budget`` takes the arguments of pytest, prints one line after its output, ends as it ends.
+The budget grows with the seconds that a plain loop takes, so that it means the same on a slower machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def summary(spent: float, loop: float) -> str:
     line = f"quick tier: {spent:.0f} CPU s of {allowed:.0f} (loop of 10 million additions: {loop:.2f} s)"
     if spent <= allowed:
         return line
-    return f"{line}\nWARNING: the quick tier is over its budget: make its slowest tests cheaper, or mark them slow"
+    return f"{line}\nWARNING: over budget: make the slowest quick tests cheaper, or mark them slow"
 
 
 def main(arguments: Sequence[str]) -> int:
