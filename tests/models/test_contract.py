@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contract import Case, Scene, cases
+from tests.contract import Case, Scene, cases, plain_first
 from tests.worlds import federation, held, largest, phones, ragged, run, silos
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, Scope, part_of
@@ -255,7 +255,7 @@ def test_a_defence_may_change_the_scoring_vector(case: Case, checkerboard: Inter
     assert all(largest(scored[0].values[m], scored[1].values[m]) < 1e-9 for m in scored[0].values)
 
 
-@pytest.mark.parametrize("seated", [1, 4])
+@pytest.mark.parametrize(("seated", "case"), [*plain_first([1], CASES, varied=1), *plain_first([4], CASES)])
 def test_the_batched_form_trains_like_the_slow_one(
     case: Case, seated: int, checkerboard: Interactions
 ) -> None:
