@@ -70,8 +70,17 @@ def lone(kind: str, classes: int = 3, users: int = 6) -> tuple[Head, Params, Ten
     return Head(module, found[0], found[-1], classes), weights, vector, label, stacked
 
 
-@pytest.mark.parametrize("protocol", [GRADIENTS, WEIGHTS], ids=["gradients", "weights"])
-@pytest.mark.parametrize("attack", [DLG(), iDLG(), iDLG(bias=False)], ids=["DLG", "iDLG", "rows"])
+@pytest.mark.parametrize(
+    ("attack", "protocol"),
+    [
+        pytest.param(DLG(), GRADIENTS, id="DLG-gradients"),
+        pytest.param(DLG(), WEIGHTS, id="DLG-weights", marks=pytest.mark.slow),
+        pytest.param(iDLG(), GRADIENTS, id="iDLG-gradients"),
+        pytest.param(iDLG(), WEIGHTS, id="iDLG-weights"),
+        pytest.param(iDLG(bias=False), GRADIENTS, id="rows-gradients"),
+        pytest.param(iDLG(bias=False), WEIGHTS, id="rows-weights"),
+    ],
+)
 def test_an_unprotected_head_gives_the_labels_away(attack: Attack, protocol: FedAvg) -> None:
     seen = seen_after(USERS, Watched(), protocol=protocol)
     assert attack.answers(seen, task_of(USERS))

@@ -22,6 +22,7 @@ from veilrec.model import Recommender, bind, overrides, with_scope
 
 CASES = cases("models")
 FLOOR = "Popularity"
+SEATED = [*plain_first([1], CASES, varied=1), *plain_first([4], CASES)]
 
 
 @pytest.fixture(params=CASES, ids=str)
@@ -181,7 +182,9 @@ def test_fresh_weights_are_each_devices_own(case: Case) -> None:
         assert torch.equal(together[3], model.initial(name, Keys(keys.value[3])))
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("precision", "case"), [*plain_first(["float32"], CASES, varied=1), *plain_first(["float64"], CASES)]
+)
 def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) -> None:
     """Where half of the items are never touched, so that even one list for everyone can learn."""
     clients = phones(checkerboard.take(checkerboard.item < 12))
@@ -197,7 +200,7 @@ def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) 
     )
 
 
-@pytest.mark.parametrize("seated", [1, 4])
+@pytest.mark.parametrize(("seated", "case"), SEATED)
 def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Interactions) -> None:
     """A held-out even item stands above all odd ones for an even user, and the other way round."""
     model = case.build(24, 1)
@@ -255,7 +258,7 @@ def test_a_defence_may_change_the_scoring_vector(case: Case, checkerboard: Inter
     assert all(largest(scored[0].values[m], scored[1].values[m]) < 1e-9 for m in scored[0].values)
 
 
-@pytest.mark.parametrize(("seated", "case"), [*plain_first([1], CASES, varied=1), *plain_first([4], CASES)])
+@pytest.mark.parametrize(("seated", "case"), SEATED)
 def test_the_batched_form_trains_like_the_slow_one(
     case: Case, seated: int, checkerboard: Interactions
 ) -> None:
