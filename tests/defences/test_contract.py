@@ -27,6 +27,7 @@ from veilrec.rounds import Federation
 from veilrec.wire.codec import encode, one
 
 CASES = cases("defences")
+USERS = 14  # two chunks of seven
 MODELS: dict[str, Any] = {
     "FedMF": lambda items: FedMF(items, dim=4),
     "FedNCF": lambda items: FedNCF(items, dim=4, head=(6,)),
@@ -39,10 +40,10 @@ def case(request: pytest.FixtureRequest) -> Case:
     return request.param  # type: ignore[no-any-return]
 
 
-def fed_of(defence: Defence, model: str = "FedNCF", users: int = 24, **plan: Any) -> Federation:
+def fed_of(defence: Defence, model: str = "FedNCF", **plan: Any) -> Federation:
     settings = {"lr": 0.5, "batch": 4, "chunk": 7, **plan}
     protocol = settings.pop("protocol", None)
-    return federation(phones(checkerboard(users), 0.5), MODELS[model](users), protocol, defence, **settings)
+    return federation(phones(checkerboard(USERS), 0.5), MODELS[model](USERS), protocol, defence, **settings)
 
 
 def test_it_names_its_source_and_its_places(case: Case) -> None:
@@ -75,8 +76,7 @@ def test_same_keys_same_result(case: Case, model: str) -> None:
 @pytest.mark.parametrize(("model", "case"), TRAINED)
 def test_a_cohort_is_one_by_one(case: Case, model: str) -> None:
     """In float64, so that what is left is no rounding."""
-    plan = {"users": 14, "precision": "float64"}
-    feds = [fed_of(case.build(), model, chunk=chunk, **plan) for chunk in (1, 5, 100)]
+    feds = [fed_of(case.build(), model, precision="float64", chunk=chunk) for chunk in (1, 5, 100)]
     results = [uploads_of(fed, 2) for fed in feds]
     state, seen = results[0]
     for other, uploads in results[1:]:
@@ -254,7 +254,7 @@ def test_it_chains_with_every_other(case: Case, other: Case) -> None:
         with pytest.raises(BadInput, match="once"):
             fed_of(both)
         return
-    state, again = (run(fed_of(both, users=14), 2) for _ in range(2))
+    state, again = (run(fed_of(both), 2) for _ in range(2))
     assert all(value.isfinite().all() for value in state.server.values())
     assert digest(state) == digest(again)
 

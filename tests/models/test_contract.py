@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.contract import Case, Scene, cases, plain_first
-from tests.worlds import federation, held, largest, phones, ragged, run, silos
+from tests.worlds import checkerboard, federation, held, largest, phones, ragged, run, silos
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, Scope, part_of
 from veilrec.clients import Batch, Clients
@@ -259,22 +259,21 @@ def test_a_defence_may_change_the_scoring_vector(case: Case, checkerboard: Inter
 
 
 @pytest.mark.parametrize(("seated", "case"), SEATED)
-def test_the_batched_form_trains_like_the_slow_one(
-    case: Case, seated: int, checkerboard: Interactions
-) -> None:
+def test_the_batched_form_trains_like_the_slow_one(case: Case, seated: int) -> None:
     """Over several steps, epochs and rounds, whichever part moves; no bias starts on a ReLU's edge."""
-    clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)
+    board = checkerboard(12)
+    clients = phones(board) if seated == 1 else silos(board, 12 // seated)
     slow = {name: getattr(Recommender, name) for name in ("cohort_loss", "cohort_scores")}
 
     def initial(self: Recommender, name: str, keys: Keys) -> Tensor:
         return 0.3 * keys.normal(*self.get_parameter(name).shape)
 
-    for trains in (None, *({name} for name in case.build(24, 1).parts)):
+    for trains in (None, *({name} for name in case.build(12, 1).parts)):
         states = []
         for methods in ({}, slow):
-            model = case.build(24, clients.n_seats)
+            model = case.build(12, clients.n_seats)
             model.__class__ = type("Twin", (type(model),), {**methods, "initial": initial})
-            fed = federation(clients, model, lr=0.5, batch=4, epochs=2, precision="float64")
+            fed = federation(clients, model, lr=0.5, batch=3, epochs=2, precision="float64")
             states.append(run(fed, 2, trains=trains))
         assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server), trains
 
