@@ -13,8 +13,8 @@ help: ## show this list
 demo: $(READY) ## train on the embedded world and print what comes out; needs no data and no network
 	$(BIN)/veilrec demo
 
-test: $(READY) ## run the tests that take seconds
-	$(PYTEST) -m 'not slow'
+test: $(READY) ## run the tests that take seconds, and say how many CPU seconds of how many they took
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.budget -n 2 -m 'not slow'
 
 test-all: $(READY) ## run every test, the slow ones too
 	$(PYTEST)

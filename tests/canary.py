@@ -64,6 +64,14 @@ class Needles(NamedTuple):
     likely: NDArray[np.bool_]
 
 
+class Decimals(NamedTuple):
+    """Private numbers, ascending; which place in the rows each has, and whose each place is."""
+
+    value: Numbers
+    place: NDArray[np.int64]
+    owner: Owner
+
+
 @dataclass
 class Canaries:
     """A collection of patterns.
@@ -77,6 +85,7 @@ class Canaries:
     _words: dict[int, list[tuple[Words, Owner]]] = field(default_factory=dict)
     _rows: list[tuple[Numbers, Owner]] = field(default_factory=list)  # for decimals: each row in order
     _sorted: dict[int, Needles] = field(default_factory=dict)
+    _decimal: Decimals | None = None
 
     def copy(self) -> Canaries:
         """The same, to add to."""
@@ -192,9 +201,7 @@ class Canaries:
         if not marks or not self._rows:
             return
         value, give = (np.array(column) for column in zip(*printed, strict=True))
-        rows, whose = joined(self._rows)
-        order = np.argsort(rows)  # NaN comes last
-        known = rows[order][: int((~np.isnan(rows)).sum())]
+        known, order, whose = self._known()
         low, high = np.searchsorted(known, value - give), np.searchsorted(known, value + give, "right")
         near = np.maximum(0.1 * np.abs(value), give)
         around = np.searchsorted(known, value + near) - np.searchsorted(known, value - near)
@@ -206,9 +213,17 @@ class Canaries:
         )
         row = order[low[which] + inside]
         least = np.log10(CHANCE) - np.log10(len(known)) - np.log10(len(value))
-        for first, total in runs_of(which, row, np.log10(chance)[which]):
-            if total < least:
-                yield self.names[whose[row[first]]], marks[int(which[first])].start()
+        for number, place in runs_of(which, row, np.log10(chance), least):
+            yield self.names[whose[place]], marks[number].start()
+
+    def _known(self) -> Decimals:
+        """All numbers that may be met in print, in order."""
+        if self._decimal is None or len(self._rows) > 1:
+            rows, whose = joined(self._rows)
+            order = np.argsort(rows)  # NaN comes last
+            self._rows = [(rows, whose)]
+            self._decimal = Decimals(rows[order][: int((~np.isnan(rows)).sum())], order, whose)
+        return self._decimal
 
 
 def joined(pieces: Sequence[tuple[NDArray[Any], Owner]]) -> tuple[NDArray[Any], Owner]:
@@ -216,16 +231,25 @@ def joined(pieces: Sequence[tuple[NDArray[Any], Owner]]) -> tuple[NDArray[Any], 
     return np.concatenate([values for values, _ in pieces]), np.concatenate([who for _, who in pieces])
 
 
-def runs_of(which: NDArray[Any], row: NDArray[Any], weight: Numbers) -> Iterator[tuple[int, float]]:
-    """Where numbers that follow each other agree with rows that do: the first of each run, and its weight."""
-    order = np.lexsort((which, which - row))
-    turn = np.ones(len(order), dtype=bool)
-    turn[1:] = (np.diff((which - row)[order]) != 0) | (np.diff(which[order]) != 1)
-    starts = np.flatnonzero(turn)
-    for start, total in zip(
-        starts, np.add.reduceat(weight[order], starts) if len(starts) else (), strict=True
-    ):
-        yield int(order[start]), float(total)
+def runs_of(
+    which: NDArray[np.int64], row: NDArray[np.int64], weight: Numbers, least: float
+) -> Iterator[tuple[int, int]]:
+    """Where runs of numbers begin that agree with a private row, and that no chance explains.
+
+    Args:
+        which: Of each agreement, the printed number.
+        row: Of each agreement, the place among private numbers.
+        weight: Of each printed number; a run has the sum of its numbers.
+        least: A run that weighs less, being so unlikely by chance, is found.
+    """
+    if not len(which):
+        return
+    width, most = len(weight) + 1, int(row.max())  # in a run, both go up by one: so does one number for both
+    runs = np.sort((which - row + most) * width + which)
+    starts = np.flatnonzero(np.diff(runs, prepend=runs[0] - 2) != 1)
+    number = runs % width
+    for start in starts[np.add.reduceat(weight[number], starts) < least].tolist():
+        yield int(number[start]), int(number[start] - runs[start] // width + most)
 
 
 def plain(values: Tensor) -> Tensor:

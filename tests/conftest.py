@@ -52,7 +52,7 @@ def ragged() -> Interactions:
     return worlds.ragged()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runner() -> Iterator[Pool]:
     """Processes that are ready to run an experiment, and to be killed."""
     from tests.forking import pool

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.func import vmap
@@ -82,11 +84,17 @@ ONCE = {"PARD", "FedAU2"}  # defences that a chain has room for once, with the s
 
 @dataclass(frozen=True)
 class Case:
-    """An entry with some options set."""
+    """An entry with some options set.
+
+    Attributes:
+        name, entry, options: What is built.
+        varied: Whether it is a variant, beside one of the same entry that is none.
+    """
 
     name: str
     entry: Callable[..., Any]
     options: dict[str, Any]
+    varied: bool = False
 
     def build(self, *arguments: int) -> Any:
         """The entry itself; a model is given the number of items and of seats."""
@@ -103,8 +111,20 @@ def cases(kind: str) -> list[Case]:
         taken = inspect.signature(entry).parameters
         sizes = {**SMALL, **SIZES.get(name, {})}
         small = {option: value for option, value in sizes.items() if option in taken}
-        found += [Case(name, entry, {**small, **options}) for options in [{}, *VARIANTS.get(name, [])]]
+        found += [
+            Case(name, entry, {**small, **options}, varied=bool(options))
+            for options in [{}, *VARIANTS.get(name, [])]
+        ]
     return found
+
+
+def plain_first(*columns: Sequence[Any], varied: int = 0) -> list[Any]:
+    """Every combination for `parametrize`; slow are those in which more than `varied` cases are variants."""
+    return [
+        pytest.param(*row, id="-".join(map(str, row)), marks=pytest.mark.slow if count > varied else ())
+        for row in product(*columns)
+        for count in [sum(isinstance(one, Case) and one.varied for one in row)]
+    ]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "veilrec"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+ALARM, LONGEST_FILE, LONGEST_FUNCTION = 300, 400, 60  # a file above the alarm is named, and nothing fails
+TOO_COMPLEX = 18
+STILL_COMPLEX = {  # grown before there was a limit; the list only shrinks
+    "cli/attack.py: _audits",
+    "engine/local.py: train",  # goes with the frame
+    "metrics/alike.py: chosen_audit",
+    "metrics/comparison.py: _notes",
+    "report/page.py: _block",
+    "report/protocol.py: _ledger",
+    "report/verdicts.py: verdict",
+}
 
 FORBIDDEN = {  # by full name, whatever it was imported as
     r"(builtins\.)?(eval|exec)": "text is never run as code",
@@ -106,16 +117,47 @@ def faults(source: str) -> list[str]:
     return found
 
 
+def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function of a file, also those inside of others."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
 def too_long(source: str) -> list[str]:
     """The file, and each function in it, that is longer than the limits."""
     lines = len(source.splitlines())
     found = [f"{lines} lines, {LONGEST_FILE} allowed"] if lines > LONGEST_FILE else []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > LONGEST_FUNCTION:
-                found.append(f"{node.lineno}: {node.name}: {length} lines, {LONGEST_FUNCTION} allowed")
+    for node in functions(source):
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > LONGEST_FUNCTION:
+            found.append(f"{node.lineno}: {node.name}: {length} lines, {LONGEST_FUNCTION} allowed")
     return found
+
+
+def complexity(function: ast.AST) -> int:
+    """The ways through a function, as McCabe counts them: one, and one more for each place where it forks."""
+    return 1 + sum(map(forks, ast.walk(function)))
+
+
+def forks(node: ast.AST) -> int:
+    """How many ways a node adds; what a comprehension or an inner function does counts as well."""
+    match node:
+        case ast.If() | ast.IfExp() | ast.For() | ast.AsyncFor() | ast.While() | ast.ExceptHandler():
+            return 1
+        case ast.match_case():
+            return 1
+        case ast.BoolOp(values=values):
+            return len(values) - 1
+        case ast.comprehension(ifs=conditions):
+            return 1 + len(conditions)
+    return 0
+
+
+def too_complex(source: str) -> dict[str, int]:
+    """The functions of a file with too many ways through them."""
+    ways = {function.name: complexity(function) for function in functions(source)}
+    return {name: count for name, count in ways.items() if count >= TOO_COMPLEX}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -123,6 +165,25 @@ def test_nothing_forbidden(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     assert faults(source) == []
     assert too_long(source) == []
+
+
+def test_no_function_has_too_many_ways_through_it() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()}: {name}"
+        for path in FILES
+        for name in too_complex(path.read_text(encoding="utf-8"))
+    }
+    assert found - STILL_COMPLEX == set()
+    assert STILL_COMPLEX - found == set(), "simple enough by now: take them off the list"
+
+
+def test_long_files_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing fails: where a file is cut is decided by what is in it, not by where the lines run out."""
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    with capsys.disabled():
+        for path, count in lines.items():
+            if count > ALARM:
+                print(f"\nlong: {path.relative_to(PACKAGE)}, {count} lines; {LONGEST_FILE} are too many")
 
 
 @pytest.mark.parametrize(
@@ -193,3 +254,29 @@ def test_sizes_are_measured() -> None:
     assert too_long(function + "    x = 1\n") != []
     assert too_long("x = 1\n" * LONGEST_FILE) == []
     assert too_long("x = 1\n" * (LONGEST_FILE + 1)) != []
+
+
+@pytest.mark.parametrize(
+    ("body", "ways"),
+    [
+        ("pass", 1),
+        ("with a: pass", 1),
+        ("if a: pass\n elif b: pass\n else: pass", 3),
+        ("for x in a:\n  while b: pass", 3),
+        ("try: pass\n except A: pass\n except B: pass\n finally: pass", 3),
+        ("return a and b or not c", 3),
+        ("return [x for x in a if x if b]", 4),
+        ("return a if b else {x: y for x in a for y in b}", 4),
+        ("match a:\n  case 1: pass\n  case 2 | 3: pass", 3),
+        ("def g():\n  if a: pass", 2),
+    ],
+)
+def test_ways_are_counted(body: str, ways: int) -> None:
+    (function, *_) = functions(f"def f():\n {body}\n")
+    assert complexity(function) == ways
+
+
+def test_planted_ways_are_found() -> None:
+    function = "def f():\n" + "    if a: pass\n" * (TOO_COMPLEX - 1)
+    assert too_complex(function) == {"f": TOO_COMPLEX}
+    assert too_complex(function.replace("if a: pass", "pass", 1)) == {}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -26,6 +30,7 @@ from veilrec.wire import codec
 from veilrec.wire.uploads import Exchange
 
 CLIENT = 7
+Ask = Callable[..., "subprocess.CompletedProcess[bytes]"]
 SETS = {
     "FedMF, weights": ["model.name='FedMF'", "model.dim=8"],
     "FedNCF, gradients and Adam": [
@@ -94,12 +99,39 @@ def federation(sets: list[str]) -> tuple[Federation, Recipe]:
 
 
 def alone(store: Path, message: bytes, *more: str) -> subprocess.CompletedProcess[bytes]:
+    """What the command answers to a message, asked in this process."""
+    read, (out, err) = io.BytesIO(message), (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    with patch.object(sys, "stdin", io.TextIOWrapper(read)), redirect_stdout(out), redirect_stderr(err):
+        code = node.main([str(store), *more])
+    said = [written(stream) for stream in (out, err)]
+    return subprocess.CompletedProcess([], code, *said)
+
+
+def written(stream: io.TextIOWrapper) -> bytes:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue()
+
+
+def apart(store: Path, message: bytes, *more: str) -> subprocess.CompletedProcess[bytes]:
+    """The same of a process that knows nothing else."""
     command = [sys.executable, "-m", "veilrec.node", str(store), *more]
     return subprocess.run(command, input=message, capture_output=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())
+@pytest.mark.parametrize(
+    "sets",
+    [
+        pytest.param(sets, id=name, marks=() if name == "FedMF, weights" else pytest.mark.slow)
+        for name, sets in SETS.items()
+    ],
+)
 def test_a_process_of_its_own_uploads_what_the_engine_records(sets: list[str], tmp_path: Path) -> None:
+    uploads_agree(sets, tmp_path, "--seeded", ask=apart)
+
+
+@pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())
+def test_the_command_uploads_what_the_engine_records(sets: list[str], tmp_path: Path) -> None:
     uploads_agree(sets, tmp_path, "--seeded")
 
 
@@ -142,13 +174,16 @@ def letters(engine: Federation, state: State) -> list[bytes]:
     return [node.letter(engine, replace(state, round=state.round + k), CLIENT) for k in range(3)]
 
 
-def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ask", [alone, pytest.param(apart, marks=pytest.mark.slow)])
+def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(
+    ask: Ask, tmp_path: Path
+) -> None:
     plugin = tmp_path / "sociable.py"
     plugin.write_text(PLUGIN)
     loaded = catalogue.load_plugin(plugin)
     try:
         sets = [*SETS["FedMF, weights"], "defence=[{name = 'Sociable'}]"]
-        uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin), "--seeded")
+        uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin), "--seeded", ask=ask)
         engine, _ = federation(sets)
         assert len(engine.clients.log) < len(engine.fleet.given.log)  # it did forget
     finally:
@@ -482,7 +517,7 @@ def test_a_federation_keeps_the_clients_it_was_given_without_a_copy() -> None:
     )  # nothing was worked out of them and kept
 
 
-def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:
+def uploads_agree(sets: list[str], tmp_path: Path, *more: str, ask: Ask = alone) -> None:
     """Two rounds: the second starts from what the device kept, and from what was posted, in the first."""
     engine, recipe = federation(sets)
     state = engine.start()
@@ -491,7 +526,7 @@ def uploads_agree(sets: list[str], tmp_path: Path, *more: str) -> None:
         message, seen = node.letter(engine, state, CLIENT), list[Exchange]()
         state = engine.run(state, rounds=1, watch=[seen.append])
         upload = of_client(seen, CLIENT)
-        answer = alone(tmp_path, message, *more)
+        answer = ask(tmp_path, message, *more)
         assert answer.returncode == 0, answer.stderr.decode()
         schema = engine.protocol.schema(engine.model, dtype=engine.plan.dtype)
         got = codec.decode(answer.stdout, schema)

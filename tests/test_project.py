@@ -82,8 +82,15 @@ def test_continuous_integration_runs_the_same_commands() -> None:
     lines = script.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
     assert "set -euo pipefail" in lines
-    assert [line for line in lines if line.startswith("make ")] == ["make check", "make test"]
+    commands = [match for line in lines if (match := re.fullmatch(r"timeout (\d+) (make .+)", line))]
+    assert [command[2] for command in commands] == ["make check", "make test"]
     assert os.access(script, os.X_OK)
+
+
+def test_continuous_integration_ends_within_half_an_hour() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert sum(map(int, re.findall(r"\btimeout (\d+)", script))) <= 1800
+    assert not re.search(r"^ *make ", script, re.MULTILINE)
 
 
 def test_every_target_that_is_named_exists() -> None:

@@ -25,6 +25,10 @@ EVERY = pytest.mark.parametrize("name", CLASSIFIERS)
 EVERY_LEARNER = pytest.mark.parametrize(  # those of the papers are ours with other settings
     "name", [pytest.param(name, marks=() if name in OURS else pytest.mark.slow) for name in LEARNERS]
 )
+EVERY_QUICK = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in (*OURS, *FLOORS) else pytest.mark.slow) for name in CLASSIFIERS],
+)
 Fit = Callable[[str, Tensor, Sequence[Job]], list[Tensor]]
 
 
@@ -84,7 +88,7 @@ def test_says_a_probability_for_every_class_of_everyone_and_changes_nothing(name
     assert torch.get_num_threads() == threads
 
 
-@EVERY
+@EVERY_QUICK
 def test_the_same_seed_gives_the_same_bits_with_any_number_of_threads(name: str) -> None:
     leak = small()
     jobs = [leak.job(seed) for seed in (3, 4)]
@@ -92,7 +96,7 @@ def test_the_same_seed_gives_the_same_bits_with_any_number_of_threads(name: str)
     assert all(torch.equal(one, other) for one, other in zip(alone, both, strict=True))
 
 
-@EVERY
+@EVERY_QUICK
 def test_jobs_together_are_the_jobs_one_by_one(name: str) -> None:
     leak, other = small(), small(2)
     jobs = [leak.job(1), Job(torch.arange(100, 127), other.label[100:127], 2, 2)]
@@ -145,7 +149,7 @@ def test_few_users_and_a_class_of_one(name: str, rows: int) -> None:
     assert bool(fit_predict(name, small().features, [Job(torch.arange(rows), label, 2)])[0].isfinite().all())
 
 
-@EVERY
+@EVERY_QUICK
 def test_constant_columns_huge_ones_and_a_single_one(name: str) -> None:
     leak = small(2)
     odd = torch.cat(

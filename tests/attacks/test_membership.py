@@ -10,7 +10,7 @@ import torch
 
 from tests.worlds import federation, phones, silos
 from veilrec.attack import Public, Seen
-from veilrec.attacks.membership import Membership
+from veilrec.attacks.common.membership import Membership
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Rows
 from veilrec.datasets.synthetic import synthetic

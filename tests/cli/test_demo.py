@@ -28,7 +28,15 @@ def _short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(demo.BASE, "attack", [quick])
 
 
-def test_it_shows_usefulness_leakage_and_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo of one run."""
+    monkeypatch.setattr(demo, "DEFENCES", {"undefended": [{"name": "none"}]})
+
+
+def test_it_shows_usefulness_leakage_a_list_and_commands_that_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     answer = call(capsys, "demo", "--quiet")
     assert answer.code == 0, answer.err
     told = ("120 people", "popularity", "undefended", "laplace", "early-stop", "gender AUC", "region AUC")
@@ -39,22 +47,19 @@ def test_it_shows_usefulness_leakage_and_a_list(tmp_path: Path, capsys: pytest.C
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "veilrec demo" in page
     assert "early-stop" in page
-
-
-def test_what_it_proposes_works(capsys: pytest.CaptureFixture[str]) -> None:
-    proposed = [
-        line.split()[1:] for line in call(capsys, "demo", "-q").out.splitlines() if "  veilrec " in line
-    ]
+    proposed = [line.split()[1:] for line in answer.out.splitlines() if "  veilrec " in line]
     assert len(proposed) >= 3
     for arguments in proposed:
         assert call(capsys, *arguments).code == 0, arguments
 
 
+@pytest.mark.usefixtures("_alone")
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     results = json.loads(call(capsys, "demo", "-q", "--json").out)
     assert results["undefended"]["utility"]["floor"]["hr@10"] > 0
 
 
+@pytest.mark.usefixtures("_alone")
 def test_an_earlier_demo_is_replaced_and_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,6 +76,7 @@ def test_an_earlier_demo_is_replaced_and_nothing_else(
     assert tree(folder) == before
 
 
+@pytest.mark.usefixtures("_alone")
 def test_a_marker_cannot_point_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thing").write_text("x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.results import attribute, audit, spread
-from veilrec.cli.leaks import measure, print_audit, print_verdicts, printable
+from veilrec.cli.show.leaks import measure, print_audit, print_verdicts, printable
 
 
 def value_attribute() -> dict[str, object]:

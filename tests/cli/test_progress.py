@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from veilrec.cli import progress
-from veilrec.cli.tables import amount, minutes
+from veilrec.cli.show import progress
+from veilrec.cli.show.tables import amount, minutes
 
 
 class Clock:

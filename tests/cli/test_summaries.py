@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.results import result
-from veilrec.cli.summaries import print_cells, print_result
+from veilrec.cli.show.summaries import print_cells, print_result
 
 
 def test_a_run_says_what_its_model_reads(capsys: pytest.CaptureFixture[str]) -> None:

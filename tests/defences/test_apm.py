@@ -166,7 +166,10 @@ def test_planted_one_scale_for_all_parts_is_found() -> None:
 # Runs.
 
 
-@pytest.mark.parametrize(("rows", "every"), [("all", "upload"), ("all", "epoch"), ("touched", "epoch")])
+@pytest.mark.parametrize(
+    ("rows", "every"),
+    [("all", "upload"), pytest.param("all", "epoch", marks=pytest.mark.slow), ("touched", "epoch")],
+)
 @pytest.mark.parametrize("model", MODELS)
 def test_it_works_with_every_model(model: str, rows: Any, every: Any) -> None:
     defence = APM(rows=rows, every=every)

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.contract import Case, Scene, cases
-from tests.worlds import federation, held, largest, phones, ragged, run, silos
+from tests.contract import Case, Scene, cases, plain_first
+from tests.worlds import checkerboard, federation, held, largest, phones, ragged, run, silos
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, Scope, part_of
 from veilrec.clients import Batch, Clients
@@ -22,6 +22,7 @@ from veilrec.model import Recommender, bind, overrides, with_scope
 
 CASES = cases("models")
 FLOOR = "Popularity"
+SEATED = [*plain_first([1], CASES, varied=1), *plain_first([4], CASES)]
 
 
 @pytest.fixture(params=CASES, ids=str)
@@ -181,7 +182,9 @@ def test_fresh_weights_are_each_devices_own(case: Case) -> None:
         assert torch.equal(together[3], model.initial(name, Keys(keys.value[3])))
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("precision", "case"), [*plain_first(["float32"], CASES, varied=1), *plain_first(["float64"], CASES)]
+)
 def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) -> None:
     """Where half of the items are never touched, so that even one list for everyone can learn."""
     clients = phones(checkerboard.take(checkerboard.item < 12))
@@ -197,7 +200,7 @@ def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) 
     )
 
 
-@pytest.mark.parametrize("seated", [1, 4])
+@pytest.mark.parametrize(("seated", "case"), SEATED)
 def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Interactions) -> None:
     """A held-out even item stands above all odd ones for an even user, and the other way round."""
     model = case.build(24, 1)
@@ -255,23 +258,22 @@ def test_a_defence_may_change_the_scoring_vector(case: Case, checkerboard: Inter
     assert all(largest(scored[0].values[m], scored[1].values[m]) < 1e-9 for m in scored[0].values)
 
 
-@pytest.mark.parametrize("seated", [1, 4])
-def test_the_batched_form_trains_like_the_slow_one(
-    case: Case, seated: int, checkerboard: Interactions
-) -> None:
+@pytest.mark.parametrize(("seated", "case"), SEATED)
+def test_the_batched_form_trains_like_the_slow_one(case: Case, seated: int) -> None:
     """Over several steps, epochs and rounds, whichever part moves; no bias starts on a ReLU's edge."""
-    clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)
+    board = checkerboard(12)
+    clients = phones(board) if seated == 1 else silos(board, 12 // seated)
     slow = {name: getattr(Recommender, name) for name in ("cohort_loss", "cohort_scores")}
 
     def initial(self: Recommender, name: str, keys: Keys) -> Tensor:
         return 0.3 * keys.normal(*self.get_parameter(name).shape)
 
-    for trains in (None, *({name} for name in case.build(24, 1).parts)):
+    for trains in (None, *({name} for name in case.build(12, 1).parts)):
         states = []
         for methods in ({}, slow):
-            model = case.build(24, clients.n_seats)
+            model = case.build(12, clients.n_seats)
             model.__class__ = type("Twin", (type(model),), {**methods, "initial": initial})
-            fed = federation(clients, model, lr=0.5, batch=4, epochs=2, precision="float64")
+            fed = federation(clients, model, lr=0.5, batch=3, epochs=2, precision="float64")
             states.append(run(fed, 2, trains=trains))
         assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server), trains
 

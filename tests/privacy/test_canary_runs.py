@@ -73,14 +73,17 @@ class Left(NamedTuple):
 
     def search(self, more: dict[str, bytes] | None = None) -> list[Found]:
         """Canaries in everything that is not private, and names of classes where nothing is averaged."""
-        documents = {**self.documents, **(more or {})}
+        return self.search_in({**self.documents, **(more or {})})
+
+    def search_in(self, documents: dict[str, bytes]) -> list[Found]:
+        """The same in some documents alone, such as those that were made of a run already searched."""
         classes = Canaries()
         for names in LOG.classes.values():
             classes.texts("class", names)
         strict = {name: data for name, data in documents.items() if name not in AGGREGATE}
         hits = self.canaries.scan(documents) + classes.scan(strict)
         undue = [hit for hit in hits if not posted(hit, self.posters)]
-        return [hit for hit in undue if not by_chance(hit, documents)]
+        return [hit for hit in undue if not by_chance(hit, {**self.documents, **documents})]
 
 
 def posted(hit: Found, posters: frozenset[int]) -> bool:
@@ -207,9 +210,9 @@ def page_of(left: Left, **more: Any) -> bytes:
 
 
 def test_a_report_holds_no_canary(left: Left) -> None:
-    assert left.search({"report.html": page_of(left)}) == []
+    assert left.search_in({"report.html": page_of(left)}) == []
     somebody = {**left.result.data, "name": LOG.user_ids[3]}
-    (hit, *_) = left.search({"report.html": page_of(left, data=somebody)})
+    (hit, *_) = left.search_in({"report.html": page_of(left, data=somebody)})
     assert (hit.place, hit.canary) == ("report.html", f"user id {LOG.user_ids[3]}")
 
 
@@ -316,7 +319,7 @@ def test_an_attacker_who_is_given_what_stays_leaves_none_of_it(tmp_path: Path) -
 
 def kept_in(left: Left, page: bytes) -> set[str]:
     """Private weights in a report; beside so many small ones, digits of its style look like ratings."""
-    hits = left.search({"report.html": page})
+    hits = left.search_in({"report.html": page})
     return {hit.canary.split()[0] for hit in hits} - {"ratings"}
 
 

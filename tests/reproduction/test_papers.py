@@ -62,6 +62,24 @@ def _warms(paper: Paper, method: str) -> bool:
     return "warm_up" in paper.recipe(method).read_text()
 
 
+def kind(name: str, method: str) -> tuple[str, ...]:
+    """What a method is made of: its recipe, and the model, protocol and defences that it names beside."""
+    paper = KNOWN[name]
+    changes = paper.changes(method, next(iter(paper.datasets)))
+    return (name, paper.recipe(method).name, *(text for text in changes if ".name=" in text))
+
+
+def one_of_a_kind() -> list[Any]:
+    """Every method; those made of the same as an earlier one, with other numbers, are slow."""
+    seen = set[tuple[str, ...]]()
+    found = []
+    for name, method in METHODS:
+        known = kind(name, method) in seen
+        found.append(pytest.param(name, method, marks=pytest.mark.slow if known else ()))
+        seen.add(kind(name, method))
+    return found
+
+
 def test_apm_is_there() -> None:
     assert "apm" in KNOWN
     assert set(KNOWN["apm"].tables) == {
@@ -78,7 +96,7 @@ def test_pard_is_there() -> None:
     assert scores == {"age": "micro_f1", "gender": "auc", "occupation": "micro_f1", "body type": "micro_f1"}
 
 
-@pytest.mark.parametrize(("name", "method"), METHODS)
+@pytest.mark.parametrize(("name", "method"), one_of_a_kind())
 def test_every_method_runs_two_rounds(name: str, method: str) -> None:
     result = small(KNOWN[name], method, *UNATTACKED).experiment().run()
     assert result.rounds == 2

@@ -59,13 +59,14 @@ def test_undisturbed(whole: Path, shelved: Path) -> None:
     assert counts(shelved, "unlink") > 12 * 12  # it did use files: one a device and round
 
 
+@pytest.mark.parametrize("trials", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("after", ["disk", "memory"])
 @pytest.mark.parametrize("kind", ["fsync", "link", "replace", "unlink"])
 def test_killed_while_something_is_written(
-    runner: Pool, whole: Path, shelved: Path, tmp_path: Path, kind: str, after: Keeps
+    runner: Pool, whole: Path, shelved: Path, tmp_path: Path, kind: str, after: Keeps, trials: int
 ) -> None:
     """And resumed in either way."""
-    draws = Keys.seed(4).fold(kind).fold(after).integers(counts(shelved, kind), 2)
+    draws = Keys.seed(4).fold(kind).fold(after).integers(counts(shelved, kind), trials)
     for trial, place in enumerate(draws.tolist()):
         out = str(tmp_path / str(trial))
         assert runner.run(Order(out, fail={kind: 1 + place}, keeps="disk"))["code"] == -signal.SIGKILL

@@ -138,7 +138,7 @@ def _open(
 ) -> tuple[Public, list[dict[str, Found]]]:
     """What everybody knows of the model; under a threat also what each run gives away, by component."""
     from veilrec.cli import finished
-    from veilrec.cli.progress import showing
+    from veilrec.cli.show.progress import showing
     from veilrec.engine.probe import public, see
     from veilrec.lab.calibration import components_of, leaks, undefended
     from veilrec.lab.trials import People
@@ -170,8 +170,8 @@ def _calibrated(found: list[dict[str, Found]], public: Public, defence: APM) -> 
 
 
 def _print_shares(shares: list[Share], defence: APM) -> None:
-    from veilrec.cli.leaks import printable
-    from veilrec.cli.tables import console, table
+    from veilrec.cli.show.leaks import printable
+    from veilrec.cli.show.tables import console, table
 
     shown = table("part", "component", "l", "ε", "λ", right=("l", "ε", "λ"))
     for one in shares:
@@ -183,8 +183,8 @@ def _print_shares(shares: list[Share], defence: APM) -> None:
 
 
 def _print_measured(measured: Calibration, found: list[dict[str, Found]], paper: APM) -> None:
-    from veilrec.cli.leaks import measure, printable
-    from veilrec.cli.tables import console, table
+    from veilrec.cli.show.leaks import measure, printable
+    from veilrec.cli.show.tables import console, table
 
     attributes = list(measured.components[0].attributes)
     heads = [f"{printable(name)} (AUC)" for name in attributes]
@@ -208,7 +208,7 @@ def _print_measured(measured: Calibration, found: list[dict[str, Found]], paper:
 
 def _print_recipe(defence: APM) -> None:
     from veilrec.base import toml
-    from veilrec.cli.tables import console
+    from veilrec.cli.show.tables import console
 
     out = console()
     out.print("For a recipe:", style="bold")

@@ -164,7 +164,7 @@ def _one(
     place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
 ) -> dict[str, Any]:
     from veilrec.cli import finished
-    from veilrec.cli.progress import showing
+    from veilrec.cli.show.progress import showing
     from veilrec.lab.examiner import Examiner
     from veilrec.runs.folder import TRANSCRIPT
     from veilrec.runs.lock import locked
@@ -186,8 +186,8 @@ def _one(
 
 
 def _print(place: Path, found: dict[str, Any]) -> None:
-    from veilrec.cli.leaks import print_audit
-    from veilrec.cli.tables import console
+    from veilrec.cli.show.leaks import print_audit
+    from veilrec.cli.show.tables import console
 
     console().print(f"{place}", style="bold", soft_wrap=True)
     for name, audit in found.items():

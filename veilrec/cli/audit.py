@@ -79,7 +79,7 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
-    from veilrec.cli.progress import showing
+    from veilrec.cli.show.progress import showing
 
     _check_out(out)
     threat, learners = _threat(known, seeds), _learners(classifier or ())
@@ -186,8 +186,8 @@ def _attacked(
 
 
 def _print(path: Path, audience: Audience, found: dict[str, Any]) -> None:
-    from veilrec.cli.leaks import print_audit, printable
-    from veilrec.cli.tables import console
+    from veilrec.cli.show.leaks import print_audit, printable
+    from veilrec.cli.show.tables import console
 
     out, (count, width) = console(), audience.vectors.shape
     out.print(f"{printable(path.name)}: {count:,} users with a vector of {width:,} numbers and attributes.")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilrec.cli.arguments import Json, Runs
-from veilrec.cli.leaks import measure, printable
-from veilrec.cli.tables import console, table
+from veilrec.cli.show.leaks import measure, printable
+from veilrec.cli.show.tables import console, table
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:

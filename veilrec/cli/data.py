@@ -69,7 +69,7 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     if as_json:
         _print_json(rows)
         return
-    from veilrec.cli.data_views import print_datasets
+    from veilrec.cli.show.data import print_datasets
 
     print_datasets(rows)
 
@@ -77,7 +77,7 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 @app.command("show")
 def show(name: Dataset, balance: Balance = "", data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show a dataset: counts, long tail, attributes, first rows, and what was dropped on loading."""
-    from veilrec.cli.data_views import print_log
+    from veilrec.cli.show.data import print_log
     from veilrec.datasets.common.describe import describe
     from veilrec.recipe.assembly import load
 
@@ -155,7 +155,7 @@ def _take_in(
     """Understand, read, show and store; what was found, for JSON."""
     import dataclasses
 
-    from veilrec.cli.data_views import print_log, print_reading
+    from veilrec.cli.show.data import print_log, print_reading
     from veilrec.datasets.common.describe import describe
     from veilrec.datasets.delimited import from_reading, understood
     from veilrec.datasets.imported import write

@@ -128,8 +128,8 @@ def _earlier(out: Path) -> set[str]:
 
 def _print(results: Mapping[str, Result], out: Path) -> None:
     from veilrec.cli import finished
-    from veilrec.cli.leaks import print_verdicts
-    from veilrec.cli.tables import console, table
+    from veilrec.cli.show.leaks import print_verdicts
+    from veilrec.cli.show.tables import console, table
 
     screen, first = console(), next(iter(results.values()))
     data = first.data
@@ -154,8 +154,8 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
 
 def _table(results: Mapping[str, Result]) -> None:
     """Usefulness, leakage and traffic of each run, beside popularity and chance."""
-    from veilrec.cli.leaks import measure
-    from veilrec.cli.tables import amount, console, table
+    from veilrec.cli.show.leaks import measure
+    from veilrec.cli.show.tables import amount, console, table
 
     first = next(iter(results.values()))
     attributes = list(first.privacy[AUDIT]["attributes"])
@@ -179,7 +179,7 @@ def _watched(log: Any) -> str:
 
 
 def _next(out: Path, run: str) -> None:
-    from veilrec.cli.tables import console
+    from veilrec.cli.show.tables import console
 
     console().print(
         f"The report: {out / REPORT}\n\n"

@@ -55,7 +55,7 @@ def list_entries(
 
 def _list_papers(as_json: bool) -> None:
     """The papers whose tables can be reproduced."""
-    from veilrec.cli.sheets import print_papers
+    from veilrec.cli.show.sheets import print_papers
     from veilrec.reproduction.paper import Paper, papers
 
     found = {name: Paper.load(name) for name in papers()}
@@ -95,7 +95,7 @@ def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
 
 
 def _print(found: Mapping[str, list[dict[str, Any]]]) -> None:
-    from veilrec.cli.tables import console, table
+    from veilrec.cli.show.tables import console, table
 
     out = console()
     for kind, entries in found.items():

@@ -146,7 +146,7 @@ class _Worker:
 
     def __call__(self, cell: Cell) -> None:
         """Run one to its end, or go on with it."""
-        from veilrec.cli.progress import showing
+        from veilrec.cli.show.progress import showing
 
         self.place += 1
         recipe = cell.recipe(self.data_dir)
@@ -244,8 +244,8 @@ def _show(
     from veilrec.reproduction.results import plain
 
     if not as_json:
-        from veilrec.cli.sheets import print_tables
-        from veilrec.cli.tables import console
+        from veilrec.cli.show.sheets import print_tables
+        from veilrec.cli.show.tables import console
 
         print_tables(paper, told, stale)
         for one in lacks:
@@ -270,7 +270,7 @@ def _print_plan(cells: Sequence[Cell], as_json: bool) -> None:
             )
         )
         return
-    from veilrec.cli.tables import console, table
+    from veilrec.cli.show.tables import console, table
 
     shown = table("run", "state", "recipe", "changes")
     for cell in cells:

@@ -69,7 +69,7 @@ def run(
     if as_json:
         print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
         return
-    from veilrec.cli.summaries import print_result
+    from veilrec.cli.show.summaries import print_result
 
     print_result(result, place)
 
@@ -79,7 +79,7 @@ def _tell_all(results: list[tuple[dict[str, Any], Any]], place: Path, as_json: b
         told = [{"settings": settings, "result": asdict(result)} for settings, result in results]
         print(json.dumps({"out": str(place), "cells": told}, indent=2, ensure_ascii=False))
         return
-    from veilrec.cli.summaries import print_cells
+    from veilrec.cli.show.summaries import print_cells
 
     print_cells(results, place)
 
@@ -99,8 +99,8 @@ def evaluate(
 ) -> None:
     """Score a finished run again, from its directory alone; also with other candidates or lengths."""
     from veilrec.cli import finished
-    from veilrec.cli.progress import showing
-    from veilrec.cli.summaries import print_utility
+    from veilrec.cli.show.progress import showing
+    from veilrec.cli.show.summaries import print_utility
 
     load_plugins(plugin)
     check_device(device)
@@ -139,7 +139,7 @@ def recommend(
 ) -> None:
     """Show what a user would be recommended: items they have not touched, best first."""
     from veilrec.cli import finished
-    from veilrec.cli.summaries import print_list
+    from veilrec.cli.show.summaries import print_list
 
     load_plugins(plugin)
     check_device(device)

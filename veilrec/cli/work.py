@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from veilrec import recipe
-from veilrec.cli.progress import Silence, showing
+from veilrec.cli.show.progress import Silence, showing
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.recipe import Recipe, cells

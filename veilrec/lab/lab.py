@@ -88,7 +88,27 @@ def audit(
         for goal, one in _try(seen, threat, people, trials, name, attack, choosing=len(several) > 1):
             tried[goal.name].append(one)
     parts = _by_part(seen, threat, people, trials, alone, tell) if threat.by_part else {}
-    found = {
+    return {
+        "threat": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(threat).items()},
+        "seed": seed,
+        "grants": [GRANTS[grant] for grant in threat.grants],
+        "oracle": threat.selection == "oracle" or any(attack.oracle for attack in several.values()),
+        "attributes": _verdicts(goals, trials, tried, parts, people, threat),
+        "membership": None,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+
+
+def _verdicts(
+    goals: Sequence[Goal],
+    trials: Sequence[Trial],
+    tried: Mapping[str, Sequence[Tried]],
+    parts: Mapping[str, list[dict[str, Any]]],
+    people: People,
+    threat: Threat,
+) -> dict[str, Any]:
+    """The verdict on each attribute, with what its parts reveal alone."""
+    return {
         goal.name: {
             **verdict.attribute(
                 goal, [t for t in trials if t.goal is goal], tried[goal.name], people, threat
@@ -97,15 +117,6 @@ def audit(
         }
         for goal in goals
         if tried[goal.name] or threat.attributes  # where all are attacked, leave out what nobody can answer
-    }
-    return {
-        "threat": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(threat).items()},
-        "seed": seed,
-        "grants": [GRANTS[grant] for grant in threat.grants],
-        "oracle": threat.selection == "oracle" or any(attack.oracle for attack in several.values()),
-        "attributes": found,
-        "membership": None,
-        "seconds": round(time.perf_counter() - began, 3),
     }
 
 
@@ -134,12 +145,7 @@ def _try(
     if not mine:
         return
     began = time.perf_counter()
-    inner = [task for trial in mine for task, _ in trial.inner] if choosing else []
-    if threat.selection == "last":
-        scores = attack.infer_all(seen, [trial.task for trial in mine] + inner)
-    else:
-        scores = [_chosen(seen, threat, trial, attack) for trial in mine]
-        scores += attack.infer_all(seen, inner) if inner else []
+    scores = _scores(seen, threat, mine, attack, choosing=choosing)
     each = (time.perf_counter() - began) / len(mine)
     inside = iter(scores[len(mine) :])
     grouped: dict[str, list[Any]] = {}
@@ -155,6 +161,17 @@ def _try(
                 notes["components"] = parts
             one = verdict.judged(name, attack, notes, goal, runs, people, threat, seconds, tested=tested)
         yield goal, one
+
+
+def _scores(
+    seen: Seen, threat: Threat, trials: Sequence[Trial], attack: Attack, *, choosing: bool
+) -> list[Tensor]:
+    """An attacker's answers to all trials, then those to their inner tasks where one attacker is chosen."""
+    inner = [task for trial in trials for task, _ in trial.inner] if choosing else []
+    if threat.selection == "last":
+        return attack.infer_all(seen, [trial.task for trial in trials] + inner)
+    scores = [_chosen(seen, threat, trial, attack) for trial in trials]
+    return scores + (attack.infer_all(seen, inner) if inner else [])
 
 
 def _outside(trial: Trial, held: Sequence[Tensor]) -> float:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Seen
+from veilrec.attacks.common.membership import WAYS, Membership
 from veilrec.attacks.common.uploaded import Lists, items_of, users_of
-from veilrec.attacks.membership import WAYS, Membership
 from veilrec.lab.trials import People
 from veilrec.lab.verdict import told
 from veilrec.metrics.resampling import mean, summary

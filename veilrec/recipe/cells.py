@@ -74,11 +74,19 @@ def runs_in(place: Path) -> list[Path]:
 
 def _check(cells: Sequence[Cell], out: Path, resume: bool) -> None:
     names = [cell.name for cell in cells]
+    _check_names(names)
+    _check_folder(out, names, resume)
+
+
+def _check_names(names: Sequence[str]) -> None:
     for name in names:
         if not NAME.fullmatch(name):
             raise BadInput("cells", f"{name!r} is no name for a folder", "use letters, digits, and . = , + -")
-    if not cells or len(set(names)) < len(names):
+    if not names or len(set(names)) < len(names):
         raise BadInput("cells", "none, or the same name twice", "give each cell a name of its own")
+
+
+def _check_folder(out: Path, names: Sequence[str], resume: bool) -> None:
     there = [path.name for path in out.iterdir() if path.suffix != ".tmp"] if out.is_dir() else []
     if out.exists() and not out.is_dir():
         raise BadInput(out, "not a folder", "choose another one with --out")

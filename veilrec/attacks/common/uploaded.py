@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Public, Seen
-from veilrec.attacks.membership import Membership
+from veilrec.attacks.common.membership import Membership
 from veilrec.base.rows import ragged
 from veilrec.errors import BadInput
 from veilrec.wire.uploads import Exchange

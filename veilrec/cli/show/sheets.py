@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from veilrec.cli.leaks import printable
-from veilrec.cli.tables import console, table
+from veilrec.cli.show.leaks import printable
+from veilrec.cli.show.tables import console, table
 
 if TYPE_CHECKING:
     from rich.console import Console

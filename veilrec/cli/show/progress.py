@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from veilrec.cli.tables import console, minutes
+from veilrec.cli.show.tables import console, minutes
 
 if TYPE_CHECKING:
     from rich.progress import Progress

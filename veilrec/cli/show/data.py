@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from veilrec.cli.tables import console, table
+from veilrec.cli.show.tables import console, table
 
 if TYPE_CHECKING:
     from veilrec.datasets.delimited import Reading

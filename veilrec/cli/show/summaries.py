@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from veilrec.cli.leaks import printable
-from veilrec.cli.tables import amount, console, minutes, table
+from veilrec.cli.show.leaks import printable
+from veilrec.cli.show.tables import amount, console, minutes, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +46,7 @@ def print_result(result: Result, place: Path) -> None:
         out.print(reads)
     print_utility(model, asdict(result.utility))
     if result.privacy:
-        from veilrec.cli.leaks import print_verdicts
+        from veilrec.cli.show.leaks import print_verdicts
 
         for audit in result.privacy.values():
             print_verdicts(audit)

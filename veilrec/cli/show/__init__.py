@@ -1,0 +1,1 @@
+"""Views: what the commands print, as a person reads it."""
