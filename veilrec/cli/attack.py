@@ -37,8 +37,8 @@ Preset = Annotated[
     Names,
     _names(
         "--preset",
-        "veilrec, pard, pard-halves, apm, apm-four, apm-columns, aegis, dlg, dlg-recorded, fedau2, "
-        "fedau2-families, fedau2-items, fedau2-gradients, fedau2-uploads or fedau2-recorded; "
+        "veilrec, pard, pard-halves, apm, apm-four, apm-components, apm-columns, aegis, dlg, dlg-recorded, "
+        "fedau2, fedau2-families, fedau2-items, fedau2-gradients, fedau2-uploads or fedau2-recorded; "
         "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent",
     ),
 ]
