@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from veilrec.report.arms import seed_of
-from veilrec.report.measures import Measure, read
+from veilrec.metrics.groups import seed_of
+from veilrec.metrics.measures import Measure, read
 from veilrec.result import Result
 
 __all__ = ["COLUMNS", "columnar", "embedded", "table", "to_csv"]

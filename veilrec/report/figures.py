@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from veilrec.report.arms import Arm
-from veilrec.report.measures import Measure
-from veilrec.report.numerals import number, whole
+from veilrec.metrics.arms import Arm
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.words import number, whole
 
 __all__ = ["Chart", "Table", "Variant", "colour", "intervals", "line", "mark", "rows_figure", "words"]
 

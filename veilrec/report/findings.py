@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from veilrec.report.arms import Arm, Family
-from veilrec.report.measures import Measure, difference
-from veilrec.report.numerals import number, whole
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.measures import Measure, difference
+from veilrec.metrics.terms import Terms
+from veilrec.metrics.words import number, whole
 from veilrec.report.sentences import sentence
-from veilrec.report.terms import Terms
 from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, not_alike, verdict, verdicts, worst
 
 __all__ = [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from veilrec.report.arms import Arm, Family
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.words import bare, between, count, number, whole
 from veilrec.report.figures import Chart, Figure, Table, Variant, rows_figure, words
-from veilrec.report.measures import Measure
-from veilrec.report.numerals import bare, count, interval, number, whole
 from veilrec.report.verdicts import (
     MEASURES,
     attackers,
@@ -260,4 +260,4 @@ def _rows_table(
 
 
 def _cells(one: Measure | None) -> list[str]:
-    return [number(one.value if one else None), interval(one)]
+    return [number(one.value if one else None), between(one)]

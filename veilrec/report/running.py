@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from veilrec.report.arms import Arm, Family
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.measures import read
+from veilrec.metrics.words import amount, bare, duration, number
 from veilrec.report.figures import Chart, Figure, Table, Variant, colour, dash, line, mark, words
-from veilrec.report.measures import read
-from veilrec.report.numerals import amount, bare, duration, number
 from veilrec.result import Result
 
 __all__ = ["learning", "time", "traffic"]
@@ -24,7 +24,7 @@ def learning(family: Family) -> Chart:
     variants: list[Variant] = []
     tables: list[Table] = []
     shown = {family.metric: f"{family.metric} on validation items", "loss": "training loss"}
-    along = sorted({name for arm in family.arms for _, run in arm.runs for name in run.curves})
+    along = sorted({name for arm in family.arms for run in arm.results for name in run.curves})
     attacked = [name.removeprefix(ALONG) for name in along if name.startswith(ALONG)]
     shown |= {f"{ALONG}{who}": f"balanced accuracy of the attack on {who}" for who in attacked}
     for name, words_of in shown.items():
@@ -99,7 +99,7 @@ def time(family: Family) -> Chart:
 
 def _curves(arm: Arm, name: str) -> list[Figure]:
     found: list[Figure] = []
-    for label, result in arm.runs:
+    for label, result in arm.runs.values():
         rounds, values = _curve(result, name)
         if not rounds:
             continue
@@ -164,7 +164,7 @@ def _curve_figure(family: Family, traces: Sequence[Figure], name: str, axis: str
 def _curve_table(family: Family, name: str, variant: int) -> Table:
     rows = []
     for arm in family.arms:
-        for label, result in arm.runs:
+        for label, result in arm.runs.values():
             rounds, values = _curve(result, name)
             at = dict(zip(rounds, values, strict=True))
             ends = [number(values[0], 4), number(values[-1], 4)] if values else ["–", "–"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from veilrec.reproduction.words import NONE
+from veilrec.metrics.words import ABSENT
 from veilrec.result import Result
 
 __all__ = ["HEAD", "Cost", "cells", "costs"]
@@ -64,6 +64,6 @@ def cells(found: Mapping[str, Cost]) -> list[str]:
     shown = []
     for name, (_, _, form) in KINDS.items():
         one = found[name]
-        shown += [NONE if one.mean is None else form.format(one.mean)]
-        shown += [NONE if one.times is None else f"{one.times:.2f}"]
+        shown += [ABSENT if one.mean is None else form.format(one.mean)]
+        shown += [ABSENT if one.times is None else f"{one.times:.2f}"]
     return shown

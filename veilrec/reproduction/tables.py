@@ -9,7 +9,8 @@ from pathlib import Path
 
 from veilrec.errors import BadInput
 from veilrec.metrics.alike import refuse_mixtures
-from veilrec.metrics.measures import Measure, Run
+from veilrec.metrics.leaks import Run
+from veilrec.metrics.measures import Measure
 from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import Shelf
 from veilrec.reproduction.contents import Table
