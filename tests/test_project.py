@@ -51,7 +51,7 @@ def kept_files() -> list[Path]:
     return [path for path in files if path.is_file() and path.suffix not in BINARY]
 
 
-@pytest.mark.parametrize("extra", ["", "dev", "docs", "flower", "serve"])
+@pytest.mark.parametrize("extra", ["", "dev", "docs", "flower"])
 def test_every_direct_dependency_is_pinned(extra: str) -> None:
     wanted = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
     assert {package_of(requirement) for requirement in wanted} <= pins().keys()
