@@ -1,16 +1,22 @@
-"""The protocol `apm-components`: leaks planted in components are found there, and their order is read off."""
+"""Protocols by name: the order of leaks planted in components is read off one, and help names them all."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
 from tests.worlds import federation, phones, run
 from veilrec.attack import Seen
+from veilrec.attacks.attribute import AttributeInference
+from veilrec.attacks.common import readings
 from veilrec.base.keys import Keys
+from veilrec.base.names import GRANTS, PROTOCOLS, READINGS
 from veilrec.base.params import Rows, part_of
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defences.apm import APM
@@ -78,3 +84,18 @@ def test_components_that_are_not_uploaded_are_left_out() -> None:
         (FedNCF(ITEMS, 1, dim=4, head=(4,)), ["item", "mlp1", "mlp2"]),
     ):
         assert list(fitting(PRESETS["apm-components"], public(federation(phones(data), model)))) == there
+
+
+def test_names_that_help_offers_are_all_there_are() -> None:
+    assert tuple(PRESETS) == PROTOCOLS
+    assert tuple(readings.READINGS) == READINGS
+    assert get_args(get_type_hints(AttributeInference)["reads"]) == READINGS
+    assert {grant for one in PRESETS.values() for grant in one.threat.grants} <= set(GRANTS)
+
+
+def test_help_imports_neither_torch_nor_numpy() -> None:
+    """And so answers at once: torch alone takes a second."""
+    code = "import sys; from veilrec.cli import main; main(['attack', '--help']); print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"torch", "numpy", "scipy"} & set(told.splitlines()[-1].split())
+    assert all(name in "".join(told.split("│")) for name in ("apm-components", "recovered", "user_vectors"))
