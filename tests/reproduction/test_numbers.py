@@ -13,7 +13,7 @@ import pytest
 from tests.reproduction.tiny import attacked, ranked, shelved, write
 from tests.results import ends, result, spread
 from veilrec.metrics.epsilons import epsilon_of
-from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import WORST, Quantity, Value, floors_of, minus, over_seeds, value_of
@@ -143,7 +143,7 @@ def world(tmp_path: Path) -> tuple[Paper, Path]:
 
 def checked(world: tuple[Paper, Path], table: str = "table1", **claim: str) -> Checked:
     paper, out = world
-    return check(paper, paper.tables[table], Claim(**claim), "synthetic", Shelf(out, 3))
+    return check(paper, paper.tables[table], Claim(**claim), "synthetic", FinishedRuns(out, 3))
 
 
 def test_a_claim_that_holds(world: tuple[Paper, Path]) -> None:
@@ -344,7 +344,7 @@ def test_an_attacker_who_says_the_same_of_everybody_is_not_ranked(
     assert found.ranked is not mute
     assert ("the attacker said the same of everybody" in found.sentence) is mute
     assert checked(world, more="plain", than="noisy", by="hr@10").ranked
-    page = page_of(world[0], "table1", "synthetic", Shelf(world[1], 3))
+    page = page_of(world[0], "table1", "synthetic", FinishedRuns(world[1], 3))
     gender = next(sheet for sheet in sheets_of(world[0], page) if sheet.title.startswith("Gender: macro"))
     noisy = next(row for row in gender.rows if row[0].startswith("Noisy"))
     assert any(cell.endswith("‡") for cell in noisy) is mute

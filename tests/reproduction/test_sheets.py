@@ -11,7 +11,7 @@ import pytest
 from tests.reproduction.tiny import PAPER, REPORTED, attacked, ranked, write
 from veilrec.errors import BadInput
 from veilrec.reproduction.audits import attacks
-from veilrec.reproduction.cells import Shelf, cells_of
+from veilrec.reproduction.cells import FinishedRuns, cells_of
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Claim, Dataset
 from veilrec.reproduction.costs import cells, costs
@@ -68,7 +68,7 @@ def paper_of(folder: Path, **changes: Any) -> Paper:
 
 
 def page(paper: Paper, out: Path) -> Page:
-    return page_of(paper, "table1", "synthetic", Shelf(out, SEEDS))
+    return page_of(paper, "table1", "synthetic", FinishedRuns(out, SEEDS))
 
 
 def named(sheets: list[Sheet], start: str) -> Sheet:
@@ -196,7 +196,7 @@ def test_components_are_shown_and_claimed_and_may_be_negative(tmp_path: Path) ->
     assert sheet.title == "Gender: δ of the true class in the attack, ζ = 0.3"
     assert [row[0] for row in sheet.rows] == ["Plain", "Noisy"]  # nobody guesses a component
     assert sheet.rows[0][1].startswith("−0.610 [−0.7")
-    told = check(paper, paper.tables["table1"], claim, "synthetic", Shelf(tmp_path, SEEDS))
+    told = check(paper, paper.tables["table1"], claim, "synthetic", FinishedRuns(tmp_path, SEEDS))
     assert told.sentence.startswith(
         "Noisy has a higher δ of the true class than Plain (gender, ζ = 0.3, KNN)"
     )

@@ -9,7 +9,7 @@ from typing import Literal
 
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import bracketed, number
-from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Claim, Table
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
@@ -45,12 +45,12 @@ class Checked:
     ranked: bool = True
 
 
-def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) -> Checked:
+def check(paper: Paper, table: Table, claim: Claim, dataset: str, finished: FinishedRuns) -> Checked:
     """A claim of a table on a dataset, from the runs that are there."""
     what, against = sides(paper, table, claim)
-    runs = {who: shelf.runs(dataset, who) for who in _methods(claim)}
+    runs = {who: finished.runs(dataset, who) for who in _methods(claim)}
     first = values_of(runs[claim.who], what)
-    second = _second(claim, against, runs, shelf.out / dataset)
+    second = _second(claim, against, runs, finished.out / dataset)
     said, found = _said(paper, claim, what, against), minus(first, second)
     if found is None or not found.sure:
         why = _absent(paper, claim, runs, first, second)
