@@ -48,7 +48,7 @@ def test_below_chance_is_leakage_too(measure: Measure, leaning: str, folded: tup
 def test_two_seeds_by_hand() -> None:
     """Mean 0.7; users ±0.019; seeds: 12.706 times 0.1 / √2 = 0.0707, over √2."""
     seeds = [Measure(value, replicates=value + FLAT) for value in (0.65, 0.75)]
-    found, half = pool(seeds), math.hypot(0.019, 12.706205 * 0.05)
+    found, half = pool(seeds), math.hypot(0.019, 12.706 * 0.05)
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.7 - half, 0.7 + half))
     without = pool([Measure(0.65, 0.631, 0.669), Measure(0.75, 0.731, 0.769)])
     assert (without.value, without.low, without.high) == pytest.approx((0.7, 0.7 - half, 0.7 + half))

@@ -130,10 +130,12 @@ def _luck(values: Sequence[float]) -> float:
 
 
 def _student(freedom: int) -> float:
-    """The quantile of Student's t: ``scipy.stats.t.ppf`` without the second that its import takes."""
-    from scipy.special import stdtrit
+    """The quantile of Student's t with three decimals, as every table of it has and papers compute by."""
+    from scipy.special import (
+        stdtrit,
+    )  # what scipy.stats.t.ppf calls, without the second that its import takes
 
-    return float(stdtrit(freedom, LEVEL))
+    return round(float(stdtrit(freedom, LEVEL)), 3)
 
 
 def pool(measures: Sequence[Measure]) -> Measure:
