@@ -19,7 +19,7 @@ __all__ = ["Measure", "combined_p", "difference", "interval", "number_in", "pool
 
 NOTHING = np.zeros(0)
 SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
-LEVEL = 0.975  # of a two-sided interval of 95 %
+ENDS = (0.025, 0.975)  # of a two-sided interval of 95 %
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:
         return None
     again = np.array([number_in(one) for one in replicates], dtype=np.float64)
     if again.size and math.isnan(low + high):
-        low, high = np.nanquantile(again, (1 - LEVEL, LEVEL)).tolist()
+        low, high = np.nanquantile(again, ENDS).tolist()
     return Measure(value, low, high, again)
 
 
@@ -135,7 +135,7 @@ def _student(freedom: int) -> float:
         stdtrit,
     )  # what scipy.stats.t.ppf calls, without the second that its import takes
 
-    return round(float(stdtrit(freedom, LEVEL)), 3)
+    return round(float(stdtrit(freedom, ENDS[1])), 3)
 
 
 def pool(measures: Sequence[Measure]) -> Measure:
