@@ -59,7 +59,7 @@ def test_what_was_found_is_said_with_what_was_granted() -> None:
 def test_what_was_not_found_is_said_with_how_many_tried() -> None:
     assert hidden(VALUE, 1) == (
         "The only attacker does not find years in the user vectors: "
-        "rank correlation −0.05 [−0.10, 0.00], chance 0."
+        "rank correlation -0.05 [-0.10, 0.00], chance 0."
     )
     assert hidden(GRANTED, 4, "More.") == (
         "No attacker of 4 families finds gender in the uploads, with the user vectors: "

@@ -54,16 +54,18 @@ def hidden(about: About, families: int, more: str = "") -> str:
     who = several if families > 1 else "The only attacker does not find"
     called, chance = SPOKEN.get(about.scale, OTHERWISE)
     granted = f", with {' and '.join(about.grants)}" if about.grants else ""
-    reached = f"{called} {bracketed(about.measure, PLACES)}, chance {chance}"
-    return f"{who} {about.attribute} in {about.sight}{granted}: {reached}.{more and f' {more}'}"
+    reached = _kept(bracketed(about.measure, PLACES))
+    said = f"{who} {about.attribute} in {about.sight}{granted}: {called} {reached}, chance {chance}."
+    return f"{said} {more}".rstrip()
 
 
 def wrong_way(about: About) -> str:
     """That the attacker is surely below chance."""
     called, _ = SPOKEN.get(about.scale, OTHERWISE)
+    reached = _kept(number(about.measure.value, PLACES))
     return (
         f"{about.who} ranks {about.attribute} the wrong way round more often than chance "
-        f"({called} {number(about.measure.value, PLACES)}): whoever turns the answer round has learned it."
+        f"({called} {reached}): whoever turns the answer round has learned it."
     )
 
 
@@ -90,3 +92,8 @@ def within(about: About, off: float, floor: float) -> str:
     return (
         f"{about.who} guesses {about.attribute} to within {off:.1f} on average; without looking: {floor:.1f}."
     )
+
+
+def _kept(told: str) -> str:
+    """A number with a plain hyphen, as results have kept sentences from the first: same run, same bytes."""
+    return told.replace("−", "-")
