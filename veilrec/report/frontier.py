@@ -9,7 +9,7 @@ from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.epsilons import HEADS
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import between, number, whole
-from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, words
+from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, titled, words
 from veilrec.report.labels import place_labels, short_labels
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, worst
 
@@ -110,8 +110,8 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
             "height": 480,
             "margin": {"t": 26},
             "showlegend": crowded,
-            "xaxis": {"title": {"text": words(axis)}, "range": spans[0]},
-            "yaxis": {"title": {"text": words(f"usefulness: {family.metric}")}, "range": spans[1]},
+            "xaxis": titled(axis, range=spans[0]),
+            "yaxis": titled(f"usefulness: {family.metric}", range=spans[1]),
             "shapes": [shape for shape, _ in lines],
             "annotations": [*(label for _, label in lines), BETTER],
         },
