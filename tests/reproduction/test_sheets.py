@@ -14,11 +14,10 @@ from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns, cells_of
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Claim, Dataset
-from veilrec.reproduction.costs import cells, costs
-from veilrec.reproduction.curves import at_rounds, looks
 from veilrec.reproduction.numbers import Quantity, Value, over_seeds, value_of
 from veilrec.reproduction.overview import Told
 from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.per_round import at_rounds, cells, costs, looks
 from veilrec.reproduction.results import plain
 from veilrec.reproduction.sheets import Sheet, sheets_of, unmeasured
 from veilrec.reproduction.tables import Page, page_of, reported

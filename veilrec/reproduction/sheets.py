@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from veilrec.metrics.epsilons import epsilon_of
 from veilrec.metrics.words import bracketed, number, signed
-from veilrec.reproduction.costs import HEAD, Cost, cells, costs
-from veilrec.reproduction.curves import at_rounds, looks
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.per_round import HEAD, Cost, at_rounds, cells, costs, looks
 from veilrec.reproduction.tables import Page, Row, beside
 from veilrec.reproduction.words import (
     ALONG,
