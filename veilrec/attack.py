@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
+from veilrec.base.names import GRANTS
 from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender
 from veilrec.wire.codec import Schema, weights
@@ -16,13 +17,6 @@ from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange
 
 __all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
-
-GRANTS = {  # what a threat model may add to what the server saw, as every table prints it
-    "interactions": "which items each user touched in training",
-    "user_vectors": "the user vectors, where they are not uploaded",
-    "withheld": "what a defence keeps on the device, to show what stays there",
-    "tables": "the item tables that devices keep as their own",
-}
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,9 @@ from veilrec.errors import BadInput
 from veilrec.metrics import resampling
 from veilrec.metrics.inference import (
     auc,
-    balanced_accuracy,
     floors,
     judge,
-    macro_f1,
     mean_absolute_error,
-    micro_f1,
     r2,
     spearman,
     tpr_at,
@@ -90,6 +87,19 @@ def cases(count: int = 1000) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         truth = source.choice(classes, size=n, p=shares)
         weight = source.poisson(1, size=(2, n)) * source.integers(0, 2, size=(2, 1))
         yield torch.tensor(truth), torch.tensor(scores), torch.tensor(weight, dtype=torch.uint8)
+
+
+def judged(name: str) -> Metric:
+    """A metric of guesses ``[n]``, as the judge gives it of scores: ``[b]``, or ``[1]`` without weights."""
+
+    def metric(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
+        found = judge(truth, torch.nn.functional.one_hot(guess, classes).double(), weight)[name]
+        return found.replicates.new_tensor([found.value]) if weight is None else found.replicates
+
+    return metric
+
+
+balanced_accuracy, macro_f1, micro_f1 = map(judged, ("balanced_accuracy", "macro_f1", "micro_f1"))
 
 
 def drawn(weight: Tensor) -> list[int]:

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from veilrec.base.params import part_of
+from veilrec.metrics.words import epsilon
 from veilrec.privacy.accounting import LIMIT, Spent, spend
 
 if TYPE_CHECKING:
@@ -83,9 +84,10 @@ def _statement(ledger: Ledger, upload: Spent, composed: dict[str, Any]) -> str:
     """One sentence: ε per coordinate, per upload and over the run."""
     single = sorted(m.epsilon for m in ledger.counted)
     most, uploads = composed["epsilon"]["max"], composed["uploads"]["max"]
+    each = dict.fromkeys(epsilon(float(one)) for one in (single[0], single[-1]))
     told = (
-        f"ε = {' to '.join(dict.fromkeys((_short(single[0]), _short(single[-1]))))} per coordinate, at most "
-        f"{_short(upload.epsilon)} per upload and {_short(most)} over the run ({uploads} uploads of a user)"
+        f"ε = {' to '.join(each)} per coordinate, at most {epsilon(float(upload.epsilon))} per upload and "
+        f"{epsilon(most)} over the run ({uploads} uploads of a user)"
     )
     told += f", at δ = {composed['delta']:g}" if composed["delta"] else ""
     if not ledger.guarantee:
@@ -127,10 +129,6 @@ def _notes(ledger: Ledger) -> list[str]:
 def _how(spent: Sequence[Spent]) -> str:
     found = dict.fromkeys(one.how for one in spent)
     return next(iter(found)) if len(found) == 1 else f"PLD, beyond {LIMIT:,} coordinates exact addition"
-
-
-def _short(epsilon: Fraction | float) -> str:
-    return f"{float(epsilon):,.4g}" if epsilon < 10**4 else f"{float(epsilon):,.0f}"
 
 
 def _blank(budget: float) -> dict[str, Any]:
