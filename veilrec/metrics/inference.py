@@ -20,7 +20,6 @@ from veilrec.metrics.resampling import (
     each,
     leaning,
     mean,
-    paired,
     permutation_p,
     summary,
     weights,
@@ -29,15 +28,11 @@ from veilrec.metrics.resampling import (
 __all__ = [
     "Measured",
     "auc",
-    "balanced_accuracy",
     "combine",
     "floors",
     "judge",
     "leaning",
-    "macro_f1",
     "mean_absolute_error",
-    "micro_f1",
-    "paired",
     "permutation_p",
     "r2",
     "spearman",
@@ -113,21 +108,6 @@ def tpr_at(truth: Tensor, scores: Tensor, fpr: float = 0.01, weight: Tensor | No
         return torch.where(both, (right * share).sum(0) / right.sum(0).clamp(min=TINY), fpr)
 
     return each(found, weight, len(truth))
-
-
-def balanced_accuracy(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
-    """The mean recall over the classes of ``truth [n]``, ``[b]``, for ``guess [n]``."""
-    return _recall(*_counts(truth, guess, classes, weight))
-
-
-def macro_f1(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
-    """The mean F1 over the classes of ``truth [n]``, ``[b]``; classes only guessed are not among them."""
-    return _f1(*_counts(truth, guess, classes, weight))
-
-
-def micro_f1(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
-    """F1 over all decisions together, ``[b]``: with one label each, the accuracy."""
-    return _accuracy(*_counts(truth, guess, classes, weight))
 
 
 def _counts(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None) -> tuple[Tensor, ...]:

@@ -92,7 +92,12 @@ def _useful(group: Group, seeds: Sequence[int], metric: str) -> Side:
 
 
 def _difference(side: Side, against: Side) -> Difference | None:
-    """Pairs by seed; None where there are none, or nothing was resampled."""
+    """Pairs by seed; None where there are none, or nothing was resampled.
+
+    A resample that happens to hold easy people is easy for both runs. In the difference of replicates of the
+    same resample that luck cancels, as far as both runs judge the same people; two separate intervals count
+    it twice and miss real differences. Where only one run has more replicates, the rest have no partner.
+    """
     values, replicates = [], []
     for (value, some), (other, others) in zip(side, against, strict=True):
         both = min(len(some), len(others))
