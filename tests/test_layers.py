@@ -90,6 +90,7 @@ FENCES = {  # where a package may be imported: a module or folder of ours, or on
     "scipy": {*EDGES, "metrics/measures.py"},
     "sklearn": {"attacks/common/classifiers.py", "runs/user_map.py"},
     "threadpoolctl": {"attacks/common/jobs.py"},
+    "tomlkit": {"base/toml.py"},
     "transformers": {"models/morec.py"},
     "typer": {"cli"},
     "xgboost": {"attacks/common/classifiers.py"},

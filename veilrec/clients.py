@@ -138,6 +138,14 @@ class Clients:
         """What a person calls this client: the user's original id, or the number of the silo."""
         return str(self.log.user_ids[int(self.seats[client, 0])]) if self.n_seats == 1 else f"silo {client}"
 
+    def place_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """The client of each user ``[u]``, and the seat there; everybody has one."""
+        taken = self.seats >= 0
+        place = self.seats.new_zeros(self.log.n_users, 2)
+        place[self.seats[taken]] = taken.nonzero()
+        client, seat = place[users.to(place.device)].unbind(-1)
+        return client, seat
+
     def to(self, device: str | torch.device) -> Clients:
         """The same clients with their data on another device."""
 

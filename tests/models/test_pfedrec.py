@@ -161,10 +161,8 @@ def test_looking_keeps_nothing_and_depends_on_nothing_else(
     first = fed.evaluate(state)
     assert digest(state) == before
     for threads, block in ((1, 1), (2, 5)):
-        other = changed(
-            fed, plan=replace(fed.plan, workers=threads), evaluation=replace(fed.evaluation, block=block)
-        )
-        again = other.evaluate(state).values
+        monkeypatch.setattr("veilrec.engine.evaluation.BLOCK", block)
+        again = changed(fed, plan=replace(fed.plan, workers=threads)).evaluate(state).values
         assert all(torch.equal(first.values[name], again[name]) for name in again)
     items = torch.arange(24).flip(0).expand(24, 1, -1)
     whole = shown(fed, state)

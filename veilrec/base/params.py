@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "keep", "map_values", "part_of"]
+__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of"]
 
 KEPT = "kept/"  # before the name of what a device keeps of some rows of its own item tables
 ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
@@ -74,11 +74,6 @@ Parts = Mapping[str, Part]
 def part_of(name: str) -> str:
     """The part a weight belongs to."""
     return name.split(".", 1)[0]
-
-
-def keep(params: Params, parts: Parts, *scopes: Scope) -> Params:
-    """The weights whose part has one of the given scopes."""
-    return {name: w for name, w in params.items() if parts[part_of(name)].scope in scopes}
 
 
 def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:

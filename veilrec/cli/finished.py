@@ -85,7 +85,7 @@ def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
     """The best items that a user has not touched, with original ids, and titles where known."""
     log, federation = opened.run.data, opened.federation
     index = _index(log, user)
-    client, seat = (federation.clients.seats == index).nonzero()[0]
+    client, seat = federation.clients.place_of(torch.tensor(index))
     with workers(1) as pool:
         score = scorer(federation.fleet, federation.at(opened.state), pool)
         scores = score(client[None], None)[0, seat].cpu().double()  # [items]

@@ -19,6 +19,7 @@ from veilrec.metrics.ranking import METRICS, ranking
 
 __all__ = ["Evaluation", "Score", "Scored", "candidates", "evaluate", "popularity"]
 
+BLOCK = 64  # users scored at a time: memory only, never results
 Score = Callable[[Tensor, Tensor | None], Tensor]  # clients [c] and items [c, seats, n] → [c, seats, n]
 
 
@@ -32,7 +33,6 @@ class Evaluation:
         select: The validation metric by which a state is chosen.
         validation: Whether the event before the last is held out for that. Without, it is trained on, nothing
             is looked at before the end, and the last round is what is tested: choose `plan.rounds` elsewhere.
-        block: Users scored at a time: memory only, never results.
     """
 
     candidates: int = 0
@@ -40,7 +40,6 @@ class Evaluation:
     ks: tuple[int, ...] = (5, 10, 20)
     select: str = "ndcg@10"
     validation: bool = True
-    block: int = 64
 
     def __post_init__(self) -> None:
         for name in self.metrics:
@@ -102,7 +101,7 @@ def evaluate(
             tied = (scores[:, 1:] == scores[:, :1]).sum(1)
         found[:, clients.seats[cohort].reshape(-1)[tested]] = torch.stack([greater[tested], tied[tested]])
 
-    for _ in workers.map(judge, someone.split(max(1, evaluation.block // clients.n_seats))):
+    for _ in workers.map(judge, someone.split(max(1, BLOCK // clients.n_seats))):
         pass
     user = (found[0] >= 0).nonzero().squeeze(1).cpu()
     greater, tied = found.cpu()[:, user]
