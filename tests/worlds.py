@@ -73,18 +73,7 @@ def log_of(*events: tuple[int, int, int], users: int = 0, items: int = 0, **rest
 
 def batch(item: list[int], negative: list[list[int]], n_items: int = 3) -> Batch:
     """A step of the only user of a device that holds all items, written by hand."""
-    none = torch.zeros(1, 0, dtype=torch.int64)
-    return Batch(
-        rows=torch.arange(n_items),
-        user=torch.zeros(len(item), dtype=torch.int64),
-        item=torch.tensor(item),
-        negative=torch.tensor(negative),
-        weight=torch.ones(len(item)),
-        history=none,
-        features=none.float(),
-        attributes={},
-        consents={},
-    )
+    return Batch.by_hand(n_items, item=item, negative=negative)
 
 
 def phones(log: Interactions, consent: float = 0.0) -> Clients:

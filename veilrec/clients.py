@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -47,6 +47,33 @@ class Batch(NamedTuple):
         """Where the client axis is, for `vmap`; without one of its own, all clients share the rows."""
         return cls(rows, *[0] * (len(cls._fields) - 1))  # type: ignore[arg-type]
 
+    @classmethod
+    def by_hand(
+        cls,
+        n_items: int,
+        *,
+        item: Sequence[int] = (),
+        negative: Sequence[Sequence[int]] = (),
+        history: Sequence[int] = (),
+    ) -> Batch:
+        """One user's step on a device that holds every item: a method can be tried on it in one line.
+
+        >>> batch = Batch.by_hand(3, item=[0], negative=[[2]])
+        >>> batch.rows, batch.item, batch.negative
+        (tensor([0, 1, 2]), tensor([0]), tensor([[2]]))
+        """
+        return cls(
+            rows=torch.arange(n_items),
+            user=torch.zeros(len(item), dtype=torch.int64),
+            item=torch.tensor(item, dtype=torch.int64),
+            negative=torch.tensor(negative, dtype=torch.int64).reshape(len(item), -1 if negative else 0),
+            weight=torch.ones(len(item)),
+            history=torch.tensor(history, dtype=torch.int64)[None],
+            features=torch.zeros(1, 0),
+            attributes={},
+            consents={},
+        )
+
 
 @dataclass(frozen=True)
 class Clients:
@@ -74,7 +101,15 @@ class Clients:
     def phones(
         cls, split: Split, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None
     ) -> Clients:
-        """One client per user."""
+        """One client per user.
+
+        >>> from veilrec.datasets.synthetic import synthetic
+        >>> clients = Clients.phones(synthetic(users=4, items=12).leave_one_out(), consent=0.5)
+        >>> len(clients), clients.sizes, clients.name(0)
+        (4, [1, 2, 2, 3], 'u0001')
+        >>> clients.seats[:, 0], clients.consents["gender"][:, 0]
+        (tensor([0, 1, 2, 3]), tensor([False,  True, False, False]))
+        """
         seats = torch.arange(split.train.n_users)[:, None]
         return cls._seated(split, seats, id_hashes(split.train.user_ids), consent, keys)
 
@@ -82,7 +117,13 @@ class Clients:
     def silos(
         cls, split: Split, n: int, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None
     ) -> Clients:
-        """A few clients with many users each; who sits where is a keyed shuffle of the users."""
+        """A few clients with many users each; who sits where is a keyed shuffle of the users.
+
+        >>> from veilrec.datasets.synthetic import synthetic
+        >>> Clients.silos(synthetic(users=5, items=12).leave_one_out(), 2).seats
+        tensor([[ 4,  3,  1],
+                [ 2,  0, -1]])
+        """
         users = split.train.n_users
         if not 1 <= n <= users:
             raise BadInput("data.silos", f"{n} silos for {users} users", f"choose a number from 1 to {users}")

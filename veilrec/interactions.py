@@ -19,6 +19,11 @@ __all__ = ["Interactions", "Split"]
 class Interactions:
     """A log of events, one column per field; ids run from 0 without gaps.
 
+    >>> from veilrec.datasets.synthetic import synthetic
+    >>> log = synthetic(users=3, items=8)
+    >>> log.counts, log.classes["gender"]
+    (tensor([3, 3, 3]), ('female', 'male'))
+
     Attributes:
         user, item: ``[events]``, sorted by user and then by time; equal times are put in the order of a
             keyed hash of the two ids, so that neither row order nor id order decides what is held out.
@@ -68,6 +73,16 @@ class Interactions:
         """A log from rows in any order: repeated pairs are dropped (the earliest stays), the rest sorted.
 
         `user` and `item` index the lists of ids, which must not depend on the order of the rows.
+
+        Ann saw Brazil, then Alien, then Brazil once more, which is dropped; Bob saw Brazil:
+
+        >>> user, item = torch.tensor([0, 1, 0, 0]), torch.tensor([0, 1, 1, 1])
+        >>> time = torch.tensor([20, 5, 10, 30])
+        >>> log = Interactions.build(user, item, ["Ann", "Bob"], ["Alien", "Brazil"], time=time)
+        >>> log.user, log.item, log.time
+        (tensor([0, 0, 1]), tensor([1, 0, 1]), tensor([10, 20,  5]))
+        >>> log.report[0]
+        '1 rows repeat an earlier (user, item) pair: dropped, the earliest stays'
         """
         order = _order(user, item, user_ids, item_ids, rating, time, split_seed)
         user, item = user[order], item[order]
@@ -105,6 +120,12 @@ class Interactions:
 
         A user with two events has no validation item; a user with one event is only trained on. With
         `validation` off nobody has one, and the event before the last is trained on.
+
+        >>> user, item = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([0, 1, 2, 3, 3, 0])
+        >>> log = Interactions.build(user, item, ["Ann", "Bob"], list("abcd"), time=torch.arange(6))
+        >>> split = log.leave_one_out()
+        >>> split.train.item, split.validation, split.test
+        (tensor([0, 1, 3]), tensor([ 2, -1]), tensor([3, 0]))
         """
         counts = self.counts
         end = counts.cumsum(0)
@@ -125,7 +146,12 @@ class Interactions:
         )
 
     def only(self, users: Tensor) -> Interactions:
-        """The log of some users ``[n]``, ascending, counted anew from 0; all items stay."""
+        """The log of some users ``[n]``, ascending, counted anew from 0; all items stay.
+
+        >>> from veilrec.datasets.synthetic import synthetic
+        >>> synthetic(users=3, items=8).only(torch.tensor([0, 2])).user_ids
+        ['u0001', 'u0003']
+        """
         place = torch.full((self.n_users,), -1, device=users.device)
         place[users] = torch.arange(len(users), device=users.device)
         some = self.take(place[self.user] >= 0)

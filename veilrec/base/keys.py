@@ -29,6 +29,19 @@ class Keys(NamedTuple):
 
     With ``value`` of shape ``[clients]`` every draw gains that leading axis, and row k is exactly what
     client k would have drawn alone.
+
+    A device draws the same numbers alone and in a cohort, and others for another purpose:
+
+    >>> cohort = Keys.seed(0).fold("noise").fold(torch.tensor([7, 8, 9]))
+    >>> cohort.uniform(2).round(decimals=2)
+    tensor([[0.0200, 0.7500],
+            [0.5700, 0.8900],
+            [0.5500, 0.0600]])
+    >>> alone = Keys.seed(0).fold("noise").fold(torch.tensor(8))
+    >>> torch.equal(alone.uniform(2), cohort.uniform(2)[1])
+    True
+    >>> torch.equal(alone.uniform(2), alone.fold("dropout").uniform(2))
+    False
     """
 
     value: Tensor  # int64, scalar or [clients]
@@ -68,6 +81,10 @@ class Keys(NamedTuple):
         """Some rows of a table of words, ``[*row.shape, width]``: those that ``words(n, width)`` has there.
 
         ``row`` broadcasts against ``value``.
+
+        >>> keys, row = Keys.seed(0), torch.tensor([3, 5])
+        >>> torch.equal(keys.rows(row, width=2), keys.words(9, 2)[row])
+        True
         """
         first = self.value + (row * width + 1) * signed(GOLDEN)
         return mixed(first[..., None] + torch.arange(width, device=row.device) * signed(GOLDEN))
@@ -96,6 +113,9 @@ class Keys(NamedTuple):
         """One index per row, drawn from softmax(logits) by inverse CDF: the exponential mechanism.
 
         ``logits [*value.shape, …, n]`` to ``[*value.shape, …]``.
+
+        >>> Keys.seed(0).choose(torch.tensor([[0.0, 9.0, 0.0], [9.0, 0.0, 0.0]]))
+        tensor([1, 0])
         """
         weight = (logits.double() - logits.double().amax(-1, keepdim=True)).exp()
         total = weight.cumsum(-1)

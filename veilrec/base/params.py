@@ -72,12 +72,22 @@ Parts = Mapping[str, Part]
 
 
 def part_of(name: str) -> str:
-    """The part a weight belongs to."""
+    """The part a weight belongs to.
+
+    >>> part_of("mlp1.weight"), part_of("item")
+    ('mlp1', 'item')
+    """
     return name.split(".", 1)[0]
 
 
 def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:
-    """Apply ``change(name, value)`` to every value, whether it is a whole table or some rows of one."""
+    """Apply ``change(name, value)`` to every value, whether it is a whole table or some rows of one.
+
+    >>> import torch
+    >>> rows = Rows(torch.tensor([4]), torch.tensor([[1.0, 2.0]]))
+    >>> map_values({"item": rows}, lambda name, value: 2 * value)["item"].value
+    tensor([[2., 4.]])
+    """
     return {
         name: Rows(value.row, change(name, value.value)) if isinstance(value, Rows) else change(name, value)
         for name, value in message.items()

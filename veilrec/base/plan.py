@@ -19,6 +19,12 @@ Forwards = int | Literal["each", "all"]
 class Plan:
     """How much work, and in what portions.
 
+    Of 1,000 clients a tenth takes part in each round, and 5 passes are 50 rounds:
+
+    >>> plan = Plan(passes=5, cohort=0.1, order="deal")
+    >>> plan.size(1000), plan.last(1000)
+    (100, 50)
+
     Attributes:
         rounds: At most so many.
         passes: At most so many times everybody, in place of `rounds`; looks, patience and the rounds that

@@ -20,7 +20,11 @@ Rates = float | Mapping[str, float]
 
 
 def rate_of(rates: Rates, name: str) -> float:
-    """The learning rate of a weight: by its part, else by ``default``, else one for all."""
+    """The learning rate of a weight: by its part, else by ``default``, else one for all.
+
+    >>> rate_of({"item": 0.5, "default": 0.1}, "item"), rate_of({"item": 0.5, "default": 0.1}, "mlp1.weight")
+    (0.5, 0.1)
+    """
     if isinstance(rates, Mapping):
         return float(rates.get(part_of(name), rates.get("default", 0.0)))
     return float(rates)
@@ -33,7 +37,17 @@ def every_rate(rates: Rates) -> list[float]:
 
 @dataclass(frozen=True)
 class Stepper:
-    """One way of stepping, for tensors with the client axis first."""
+    """One way of stepping, for tensors with the client axis first.
+
+    Two devices take one step of SGD, each along its own gradient:
+
+    >>> import torch
+    >>> weights, slopes = {"item": torch.zeros(2, 2)}, {"item": torch.tensor([[1.0, 0.0], [0.0, 2.0]])}
+    >>> Stepper("sgd", lr=0.5).step(weights, slopes, state={})
+    >>> weights["item"]
+    tensor([[-0.5000,  0.0000],
+            [ 0.0000, -1.0000]])
+    """
 
     kind: Literal["sgd", "adam"] = "sgd"
     lr: Rates = 0.1

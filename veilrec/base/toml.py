@@ -50,7 +50,11 @@ def read(path: Path) -> Document:
 
 
 def value_of(text: str) -> Any:
-    """A value as TOML writes it; other text stands for itself, so that quotes may be left out."""
+    """A value as TOML writes it; other text stands for itself, so that quotes may be left out.
+
+    >>> value_of("0.5"), value_of("[1, 2]"), value_of("fed-mf")
+    (0.5, [1, 2], 'fed-mf')
+    """
     try:
         found = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -59,7 +63,13 @@ def value_of(text: str) -> Any:
 
 
 def write(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """TOML that reads back as `values`; `comments`, by dotted name, go to the ends of lines."""
+    """TOML that reads back as `values`; `comments`, by dotted name, go to the ends of lines.
+
+    >>> print(write({"model": {"name": "FedMF", "dim": 8}}, {"model.dim": "default"}), end="")
+    [model]
+    name = "FedMF"
+    dim = 8 # default
+    """
     import tomlkit  # late: a command that writes no recipe does without
     from tomlkit.items import AoT
 
