@@ -49,6 +49,17 @@ class FedGCN(Recommender):
 
     There is no vector that belongs to a user: whatever a device holds beside its data, the server has sent.
 
+    The neighbourhood of a user who touched items 0 and 1 is the mean of their vectors, here under identity
+    matrices:
+
+    >>> from veilrec.model import bind
+    >>> model = FedGCN(n_items=3, dim=2)
+    >>> weights = {"item": torch.tensor([[2.0, 0.0], [0.0, 2.0], [9.0, 9.0]])}
+    >>> weights |= {"user.neighbours": torch.eye(2), "user.joint.weight": torch.eye(2)}
+    >>> weights |= {"user.joint.bias": torch.zeros(2)}
+    >>> bind(model, weights, FedGCN.represent, Batch.by_hand(3, history=[0, 1])).tolist()
+    [[1.0, 1.0]]
+
     Args:
         n_items: Rows of the item table.
         n_seats: Users that one device has room for.

@@ -34,6 +34,18 @@ __all__ = ["FedLightGCN"]
 class FedLightGCN(FedNCF):
     """A user is half a vector of its own and half the mean vector of the items touched.
 
+    A user whose own vector is [1, 0], and who touched items 0 and 1:
+
+    >>> import torch
+    >>> from veilrec.model import bind
+    >>> weights = {"user": torch.tensor([[1.0, 0.0]])}
+    >>> weights |= {"item": torch.tensor([[0.0, 2.0], [0.0, 4.0], [1.0, 1.0]])}
+    >>> model, batch = FedLightGCN(n_items=3, dim=2), Batch.by_hand(3, history=[0, 1])
+    >>> bind(model, weights, FedLightGCN.represent, batch).tolist()
+    [[0.5, 1.5]]
+    >>> bind(model, weights, FedLightGCN.scores, batch).tolist()
+    [[3.0, 6.0, 2.0]]
+
     Args:
         n_items: Rows of the item table.
         n_seats: Users that one device has room for.

@@ -23,6 +23,11 @@ __all__ = ["FedMF"]
 class FedMF(Recommender):
     """A user is a vector, an item is a vector, a score is their product.
 
+    >>> from veilrec.model import bind
+    >>> user, item = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> bind(FedMF(n_items=3, dim=2), {"user": user, "item": item}, FedMF.scores, Batch.by_hand(3))
+    tensor([[1., 2., 3.]])
+
     Args:
         n_items: Rows of the item table.
         n_seats: Users that one device has room for.

@@ -30,6 +30,15 @@ BLOCK = 4096  # scored pairs at a time: what fits a core's cache
 class FedNCF(FedMF):
     """A multi-layer perceptron on [user, item], alone or beside an element-wise product (NeuMF).
 
+    A perceptron that adds user and item, cuts off what is below 0, and doubles the rest:
+
+    >>> from veilrec.model import bind
+    >>> weights = {"user": torch.tensor([[1.0]]), "item": torch.tensor([[1.0], [-3.0], [2.0]])}
+    >>> weights |= {"mlp1.weight": torch.ones(2, 1), "mlp1.bias": torch.zeros(1)}
+    >>> weights |= {"mlp2.weight": torch.full((1, 1), 2.0), "mlp2.bias": torch.zeros(1)}
+    >>> bind(FedNCF(n_items=3, dim=1, head=(1,)), weights, FedNCF.scores, Batch.by_hand(3))
+    tensor([[4., 0., 6.]])
+
     Args:
         n_items: Rows of the item table.
         n_seats: Users that one device has room for.

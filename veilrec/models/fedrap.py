@@ -46,6 +46,18 @@ class FedRAP(Recommender):
 
     A user is the residual, each row summed over its width, as FedAU² has it: a number for each item.
 
+    Items 0 and 1 are the same for everybody; this user's residual tells them apart:
+
+    >>> from veilrec.model import bind
+    >>> weights = {"item": torch.tensor([[1.0], [1.0], [2.0]])}
+    >>> weights |= {"residual": torch.tensor([0.5, 0.0, 0.0]).reshape(3, 1, 1)}  # [items, seats, dim]
+    >>> weights |= {"score.weight": torch.tensor([[2.0]]), "score.bias": torch.tensor([1.0])}
+    >>> model = FedRAP(n_items=3, dim=1)
+    >>> bind(model, weights, FedRAP.scores, Batch.by_hand(3))
+    tensor([[4., 3., 5.]])
+    >>> bind(model, weights, FedRAP.represent, Batch.by_hand(3))
+    tensor([[0.5000, 0.0000, 0.0000]])
+
     Args:
         n_items: Rows of both tables.
         n_seats: Users that one device has room for; each has residuals of its own.

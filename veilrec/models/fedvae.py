@@ -28,6 +28,16 @@ class FedVAE(Recommender):
     have one epoch and a batch as long as the longest log, and the protocol send gradients. Negatives are
     not read: every item that is not in the row is one.
 
+    Of a user who touched items 0 and 1, the code and the score of each item, with fresh weights:
+
+    >>> from veilrec.model import bind
+    >>> model, row = FedVAE(n_items=3, hidden=4, dim=2), Batch.by_hand(3, history=[0, 1])
+    >>> weights = {name: model.initial(name, Keys.seed(0).fold(name)) for name in model.names()}
+    >>> bind(model, weights, FedVAE.represent, row).round(decimals=2)
+    tensor([[-0.0600,  0.5300]])
+    >>> bind(model, weights, FedVAE.scores, row).round(decimals=2)
+    tensor([[ 0.0300, -0.0100, -0.6600]])
+
     Args:
         n_items: Length of a row.
         n_seats: Users that one device has room for.

@@ -53,6 +53,12 @@ class PFedRec(Recommender):
 
     Nothing belongs to a user but that function, whose weights therefore stand for the user.
 
+    >>> from veilrec.model import bind
+    >>> weights = {"score.weight": torch.tensor([[1.0, -1.0]]), "score.bias": torch.tensor([0.5])}
+    >>> weights |= {"item": torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])}
+    >>> bind(PFedRec(n_items=3, dim=2), weights, PFedRec.scores, Batch.by_hand(3))
+    tensor([[ 1.5000, -0.5000,  0.5000]])
+
     Args:
         n_items: Rows of the item table.
         n_seats: Users that one device has room for; each has a score function.

@@ -19,6 +19,11 @@ __all__ = ["Popularity"]
 class Popularity(Recommender):
     """A score per item that grows by the same step for each touch: after one round of SGD, the counts.
 
+    >>> from veilrec.model import bind
+    >>> touches = {"item": torch.tensor([5.0, 1.0, 3.0])}
+    >>> bind(Popularity(n_items=3), touches, Popularity.scores, Batch.by_hand(3))
+    tensor([[5., 1., 3.]])
+
     Args:
         n_items: Length of the list.
         n_seats: Users that one device has room for.
