@@ -39,6 +39,23 @@ class FedAvg(Protocol):
     Helpers are averaged over the devices that moved them, whatever the server does with the rest: their steps
     are the defence's. Those that a defence spares leave them as they came.
 
+    One round by hand, of three counters and two clients: the first adds 1 to items 0 and 1, the second to
+    item 1 alone, and pads its upload with row -1.
+
+    >>> from veilrec.models.popularity import Popularity
+    >>> from veilrec.protocol import ignore
+    >>> from veilrec.wire.uploads import Posts
+    >>> protocol, model, keys, cohort = FedAvg(), Popularity(3), Keys.seed(0), torch.arange(2)
+    >>> server = protocol.make_server(Shape(model, n_clients=2))
+    >>> state = server.start(keys)
+    >>> letter = server.send(state, cohort, keys)
+    >>> letter.all["item"].tolist() == [0.0, 0.0, 0.0]
+    True
+    >>> rows = Rows(torch.tensor([[0, 1], [1, -1]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]]))
+    >>> partial = protocol.fold(model, letter, {}, Uploads(cohort, {"item": rows}))
+    >>> server.finish(state, Fold(partial, Posts.none(), {}), keys, ignore).server
+    {'item': tensor([0.5000, 1.0000, 0.0000])}
+
     Attributes:
         sends: Trained weights, or the gradient of the client's own mean loss at the weights received.
         weigh: Mean over all clients of the round, over those that touched a row, or by number of examples.
