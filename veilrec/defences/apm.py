@@ -64,6 +64,14 @@ class APM(Noisy):
     by itself: what the noise is good for, attacks must show. With ``low = high`` all components get the same
     noise: 60 is the paper's FixRec-min, 30 its FixRec-max. Without `high`, `low` alone says how much noise.
 
+    >>> {part: float(APM(low=30.0).budget(part)) for part in ("user", "mlp1", "mlp2", "item")}
+    {'user': 30.0, 'mlp1': 40.0, 'mlp2': 50.0, 'item': 60.0}
+    >>> from veilrec.models.fedncf import FedNCF
+    >>> from veilrec.protocols.fedavg import FedAvg
+    >>> declared = APM(clip=0.5).declares(FedNCF(3, dim=2, head=(4,)), FedAvg())
+    >>> {noise.part: noise.epsilon for noise in declared}
+    {'item': 60.0, 'mlp1': 40.0, 'mlp2': 50.0}
+
     Attributes:
         clip: Bound δ on a weight.
         low: ε_min, for the least resistant component.

@@ -34,6 +34,12 @@ class EarlyStop(Defence):
 
     Beside a defence that warms up it ends nothing before the first round that is guarded.
 
+    >>> EarlyStop(rounds=5).stop(State(round=5, server={}), [])
+    True
+    >>> by_target = EarlyStop(metric="ndcg@10", target=0.2)
+    >>> [by_target.stop(State(round=1, server={}), [{"ndcg@10": seen}]) for seen in (0.1, 0.25)]
+    [False, True]
+
     Attributes:
         rounds: End after so many; 0 for no such end. If nobody says, 0 beside a target and 10 without one.
         metric: What is compared with the target at each look at the validation items.

@@ -45,6 +45,19 @@ class FDPMF(Keeping):
     length, which these are not. And what is blurred is the sum: one upload, which is what our attackers read,
     carries one share. So uploads have no formal guarantee, and the ledger says so.
 
+    A hundred devices draw their shares of the noise on item 0; each coordinate of their sum is one Laplace
+    number of scale λ:
+
+    >>> from veilrec.models.fedmf import FedMF
+    >>> defence = FDPMF(epsilon=2.0, clients=100)
+    >>> defence.scale
+    1.0
+    >>> list(defence.attach(FedMF(3)).parts)
+    ['user', 'item', 'f_dpmf']
+    >>> shares = [defence.share(Keys.seed(k), "item", torch.tensor([0]), 2) for k in range(100)]
+    >>> sum(shares).round(decimals=2)
+    tensor([[-2.0900,  0.5600]], dtype=torch.float64)
+
     Attributes:
         epsilon: ε of the paper, for the vector of an item; in Python infinite for no noise, in a
             recipe ``sensitivity = 0``.

@@ -45,6 +45,16 @@ class FGERAI(Keeping):
     perturbs every coefficient of a Taylor expansion of the loss, stage 2 keeps the first order only, and what
     it multiplies is not bounded. So uploads have no formal guarantee, and the ledger says so.
 
+    Two people's ages and genders, before and after stage 1:
+
+    >>> from veilrec.datasets.synthetic import synthetic
+    >>> features, names = torch.tensor([[0.2, 1, 0], [-0.9, 0, 1]]), ["age", "gender=female", "gender=male"]
+    >>> log = replace(synthetic(users=2, items=8), features=features, feature_names=names)
+    >>> clients = Clients.phones(log.leave_one_out())
+    >>> FGERAI(epsilon=8.0).prepare(clients, Keys.seed(0)).log.features.round(decimals=2)
+    tensor([[-0.3500,  1.0000,  1.0000],
+            [-0.7000,  0.0000,  1.0000]])
+
     Attributes:
         epsilon: ε of stage 1; in Python infinite for no noise, in a recipe ``features = false``.
         objective_epsilon: ε of stage 2; in Python infinite for no noise, in a recipe ``sensitivity = 0``.

@@ -23,6 +23,12 @@ class FedNews(Laplace):
 
     It is `laplace` with the settings of APM's comparison: whole tables go up. Qi et al. clip gradients.
 
+    >>> from veilrec.models.fedmf import FedMF
+    >>> from veilrec.protocols.fedavg import FedAvg
+    >>> [noise] = FedNews(clip=0.5, scale=0.025).declares(FedMF(3), FedAvg())
+    >>> noise.name, noise.rows, noise.epsilon
+    ('item', 'all', 40.0)
+
     Attributes:
         clip: Bound δ on a value.
         scale: λ of the noise, 0 for none; 0.025 where neither it nor `epsilon` is given, in the middle of

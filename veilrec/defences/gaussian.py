@@ -29,6 +29,22 @@ class Gaussian(Noisy):
     What is guaranteed is guaranteed for the values. A number of examples that is sent leaves as it is, and so
     do the numbers of the rows under ``rows = "touched"``, which tell what a user touched.
 
+    An upload of norm 5 is scaled to norm 1, and the ε of its noise is declared:
+
+    >>> import torch
+    >>> from veilrec.base.keys import Keys
+    >>> from veilrec.clients import Batch
+    >>> from veilrec.model import Device
+    >>> nought = torch.tensor(0)
+    >>> device = Device(Batch.by_hand(3), sent={}, public={}, keys=Keys.seed(0), round=nought, step=nought)
+    >>> Gaussian(clip=1.0, clip_by="norm", scale=0.0).on_upload({"user": torch.tensor([3.0, 4.0])}, device)
+    {'user': tensor([0.6000, 0.8000])}
+    >>> from veilrec.models.fedmf import FedMF
+    >>> from veilrec.protocols.fedavg import FedAvg
+    >>> [noise] = Gaussian(clip=0.5, epsilon=8.0).declares(FedMF(3), FedAvg())
+    >>> noise.name, round(noise.epsilon, 6)
+    ('item', 8.0)
+
     Attributes:
         clip: Bound on a value, or on the Euclidean norm of all values that are blurred.
         scale: σ of the noise, 0 for none; 0.035 where neither it nor `epsilon` is given.

@@ -29,6 +29,25 @@ class Laplace(Noisy):
     What is guaranteed is guaranteed for the values. A number of examples that is sent leaves as it is, and so
     do the numbers of the rows under ``rows = "touched"``, which tell what a user touched.
 
+    >>> import torch
+    >>> from veilrec.base.keys import Keys
+    >>> from veilrec.clients import Batch
+    >>> from veilrec.model import Device
+    >>> nought = torch.tensor(0)
+    >>> device = Device(Batch.by_hand(3), sent={}, public={}, keys=Keys.seed(0), round=nought, step=nought)
+    >>> upload = {"user": torch.tensor([3.0, -0.1])}
+    >>> Laplace(clip=0.5, scale=0.0).on_upload(upload, device)  # clipped alone
+    {'user': tensor([ 0.5000, -0.1000])}
+    >>> Laplace(clip=0.5, scale=0.1).on_upload(upload, device)["user"].round(decimals=2)
+    tensor([ 0.4900, -0.0600])
+
+    Of that noise, the ε of each value that a device uploads of FedMF (its user's vector stays at home):
+
+    >>> from veilrec.models.fedmf import FedMF
+    >>> from veilrec.protocols.fedavg import FedAvg
+    >>> [(noise.name, noise.epsilon) for noise in Laplace(clip=0.5, scale=0.1).declares(FedMF(3), FedAvg())]
+    [('item', 10.0)]
+
     Attributes:
         clip: Bound δ on a value.
         scale: λ of the noise, 0 for none; 0.025 where neither it nor `epsilon` is given.

@@ -15,4 +15,8 @@ __all__ = ["Undefended"]
 
 @dataclass(frozen=True)
 class Undefended(Defence):
-    """Devices send what their protocol asks for, as it is."""
+    """Devices send what their protocol asks for, as it is.
+
+    >>> [hook for hook in ("prepare", "attach", "penalty", "on_upload") if Undefended().acts(hook)]
+    []
+    """

@@ -70,6 +70,14 @@ class PARD(Defence):
 
     Scores are those of the predictor: `head` and `sharing` of the wrapped model are dropped (`Split`).
 
+    The two halves of a user's vector, and the estimators that stay on the device:
+
+    >>> from veilrec.models.fedmf import FedMF
+    >>> model = FedMF(3, dim=2)
+    >>> model.classes = {"gender": 2}
+    >>> {name: part.scope.value for name, part in PARD().attach(model).parts.items() if name != "item"}
+    {'user': 'exposed', 'user_re': 'private', 'predictor': 'private', 'estimators': 'private'}
+
     Attributes:
         lambda_ir, lambda_re: Weights of Eq. (16), and of Eqs. (29) and (33).
         warm_up: Rounds in which both are 0; as many as a whole pre-training, with fine-tuning after it.

@@ -52,6 +52,15 @@ class UCFedRec(Defence):
     learns nothing and protects nobody, so that an experiment of that kind is refused. It promises nothing
     formally.
 
+    >>> from veilrec.models.fedmf import FedMF
+    >>> model = FedMF(3, dim=2)
+    >>> model.classes = {"gender": 2, "age": 3}
+    >>> guarded = UCFedRec(attributes=("gender",)).attach(model)
+    >>> list(guarded.parts)
+    ['user', 'item', 'discriminator_gender']
+    >>> guarded.parts["discriminator_gender"].helper  # trained by the defence; scores never read it
+    True
+
     Attributes:
         strength: λ, the weight of KL(guess ‖ uniform) in the loss of those who do not consent.
         hidden: Widths of a discriminator's hidden layers; the authors' are deeper and have dropout.
