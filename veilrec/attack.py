@@ -106,7 +106,13 @@ class Seen:
 
     @classmethod
     def of_vectors(cls, vectors: Tensor) -> Seen:
-        """What an outsider has who holds a vector of every user, ``[users, dim]``, and nothing else."""
+        """What an outsider has who holds a vector of every user, ``[users, dim]``, and nothing else.
+
+        >>> import torch
+        >>> seen = Seen.of_vectors(torch.zeros(3, 8))
+        >>> seen.public is None, seen.granted.user_vectors.shape
+        (True, torch.Size([3, 8]))
+        """
         return cls(None, lambda *parts: iter(()), Granted(user_vectors=vectors))
 
     def probe(self, parts: Collection[str] | None = None, again: int = 0) -> Iterator[Exchange]:
@@ -129,6 +135,10 @@ class Seen:
 
 class Task(NamedTuple):
     """One thing to find out.
+
+    >>> import torch
+    >>> Task(known=torch.tensor([1, -1, 0]), classes=2, attribute="gender").labelled
+    tensor([0, 2])
 
     Attributes:
         known: ``[users]`` the labels the attacker has, -1 for all others; of a continuous attribute the

@@ -24,6 +24,15 @@ __all__ = ["AttributeInference"]
 class AttributeInference(Attack):
     """A reading of the uploads, and any attackers that learn from it.
 
+    The label is planted in the first column of everybody's vector, and known of the first four users:
+
+    >>> import torch
+    >>> vectors = torch.tensor([[-1.0, 0.2], [1.0, 0.1], [-1.1, -0.3], [0.9, 0.0], [1.2, 0.1], [-0.8, 0.2]])
+    >>> task = Task(torch.tensor([0, 1, 0, 1, -1, -1]), classes=2)
+    >>> attack = AttributeInference(reads="embeddings", classifiers=("mlp",))
+    >>> attack.infer(Seen.of_vectors(vectors), task).argmax(1)
+    tensor([0, 1, 0, 1, 1, 0])
+
     Attributes:
         reads: ``updates``, ``parameters``, ``profile``, ``embeddings``, ``recovered`` or ``withheld``;
             `readings` says what each is.

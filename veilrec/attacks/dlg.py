@@ -50,6 +50,28 @@ class DLG(OnGradient):
     number, so it batches as it is. L-BFGS, which the DLG paper uses, would need a line search for each user
     and does badly on a ReLU; it is left out. FedAU²'s attack is ``starts = [1.0]``, ``soft_label = false``.
 
+    Two devices upload the gradient of a linear classifier at weights of zero, where p is even: p − y is −½
+    for the class that each of them has, and a row of the matrix's gradient is that number times the user's
+    vector. Both come to light:
+
+    >>> from veilrec.attack import Public
+    >>> from veilrec.base.params import Part, Scope
+    >>> from veilrec.model import with_part
+    >>> from veilrec.models.fedmf import FedMF
+    >>> from veilrec.wire.uploads import Exchange, Letter, Uploads
+    >>> head, seats = torch.nn.Linear(2, 2), torch.tensor([[0], [1]])
+    >>> model = with_part(FedMF(3, dim=2), "adversary", head, Part(Scope.SHARED))
+    >>> vector, residue = torch.tensor([[1.0, 2.0], [3.0, 1.0]]), torch.tensor([[-0.5, 0.5], [0.5, -0.5]])
+    >>> slopes = {"adversary.weight": residue[:, :, None] * vector[:, None], "adversary.bias": residue}
+    >>> letter = Letter({"adversary.weight": torch.zeros(2, 2), "adversary.bias": torch.zeros(2)}, {})
+    >>> public = Public(model, {}, gradients=True, rate=None, seats=seats, n_users=2)
+    >>> exchange = Exchange(1, letter, Uploads(torch.arange(2), slopes))
+    >>> seen = Seen(public, lambda *parts: iter([exchange]))
+    >>> task = Task(known=torch.tensor([-1, -1]), classes=2)
+    >>> found = DLG(steps=60, lr=0.3, starts=(1.0,)).reconstruct(seen, task)
+    >>> found.label.argmax(1).tolist(), found.vector.round().tolist()
+    ([0, 1], [[1.0, 2.0], [3.0, 1.0]])
+
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.

@@ -32,6 +32,25 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
     gradient is that number times the layer's input, which a ReLU keeps from being negative; the bias's
     gradient is the number itself, whatever the activation.
 
+    Two devices upload the gradient of a linear classifier at weights of zero, where p is even: p − y is −½
+    for the class that each of them has.
+
+    >>> from veilrec.attack import Public
+    >>> from veilrec.base.params import Part, Scope
+    >>> from veilrec.model import with_part
+    >>> from veilrec.models.fedmf import FedMF
+    >>> from veilrec.wire.uploads import Exchange, Letter, Uploads
+    >>> head, seats = torch.nn.Linear(2, 2), torch.tensor([[0], [1]])
+    >>> model = with_part(FedMF(3, dim=2), "adversary", head, Part(Scope.SHARED))
+    >>> vector, residue = torch.tensor([[1.0, 2.0], [3.0, 1.0]]), torch.tensor([[-0.5, 0.5], [0.5, -0.5]])
+    >>> slopes = {"adversary.weight": residue[:, :, None] * vector[:, None], "adversary.bias": residue}
+    >>> letter = Letter({"adversary.weight": torch.zeros(2, 2), "adversary.bias": torch.zeros(2)}, {})
+    >>> public = Public(model, {}, gradients=True, rate=None, seats=seats, n_users=2)
+    >>> exchange = Exchange(1, letter, Uploads(torch.arange(2), slopes))
+    >>> seen = Seen(public, lambda *parts: iter([exchange]))
+    >>> iDLG().infer(seen, Task(known=torch.tensor([-1, -1]), classes=2)).argmax(1)
+    tensor([0, 1])
+
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.

@@ -33,6 +33,16 @@ GRANT = 'the tables stay on the devices; grant "tables"'
 class ItemNets(Attack):
     """A perceptron for each item of the tables that users keep; the mean of their logits is the answer.
 
+    Everybody keeps a table of two items. The label is planted in the first, and known of three users:
+
+    >>> from veilrec.attack import Granted
+    >>> label = torch.tensor([0, 1, 0, 1, 1, 0])
+    >>> tables = torch.stack([2.0 * label - 1, torch.zeros(6)], 1)[..., None]  # [users, items, 1]
+    >>> seen = Seen(None, lambda *parts: iter(()), Granted(tables=lambda users: tables[users]))
+    >>> known = torch.where(torch.arange(6) < 3, label, -1)
+    >>> ItemNets(hidden=4).infer(seen, Task(known, classes=2)).argmax(1)
+    tensor([0, 1, 0, 1, 1, 0])
+
     Attributes:
         hidden: Width of each net.
         steps, lr: Of Adam, over all known users at once.

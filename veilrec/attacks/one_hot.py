@@ -29,6 +29,21 @@ __all__ = ["ColumnNorms"]
 class ColumnNorms(Attack):
     """Score a class by how far its column of the feature matrix moved. An oracle: it is told the layout.
 
+    Two devices upload the gradient of E_U, of which only the column of their own gender is not zero:
+
+    >>> from veilrec.models.fedgcn import FedGCN
+    >>> from veilrec.wire.uploads import Exchange, Letter, Uploads
+    >>> names, seats = ["gender=female", "gender=male"], torch.tensor([[0], [1]])
+    >>> model = FedGCN(3, n_features=2, dim=2)
+    >>> public = Public(model, {}, gradients=True, rate=None, seats=seats, n_users=2, features=names)
+    >>> sent = {name: torch.zeros_like(model.get_parameter(name)) for name in model.names()}
+    >>> slopes = {name: torch.zeros(2, *weight.shape) for name, weight in sent.items()}
+    >>> slopes["user.features"] = torch.tensor([[[0.0, 0.3], [0.0, -0.2]], [[0.4, 0.0], [0.1, 0.0]]])
+    >>> uploads = Uploads(torch.arange(2), slopes)
+    >>> seen = Seen(public, lambda *parts: iter([Exchange(1, Letter(sent, {}), uploads)]))
+    >>> ColumnNorms().infer(seen, Task(torch.tensor([-1, -1]), 2, attribute="gender")).argmax(1)
+    tensor([1, 0])
+
     Attributes:
         part: The matrix E_U, ``[dim, features]``, or a module that calls it ``features`` or begins with it.
         columns: Where the attribute's block of columns begins; it is as long as there are classes. Below 0

@@ -21,6 +21,11 @@ __all__ = ["RandomGuess"]
 class RandomGuess(Attack):
     """Reads nothing: draws each user's class with the frequencies seen among the known users.
 
+    >>> known = torch.tensor([0, 0, 0, 1, -1, -1])  # of two users the label is not known
+    >>> guess = RandomGuess(seed=2).infer(Seen.of_vectors(torch.zeros(6, 4)), Task(known, classes=2))
+    >>> guess.argmax(1)
+    tensor([0, 1, 0, 0, 0, 0])
+
     Attributes:
         seed: Of the draws, beside that of the task.
     """
