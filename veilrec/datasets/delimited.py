@@ -91,7 +91,17 @@ def csv(
     strict: bool = False,
     split_seed: int = 0,
 ) -> Interactions:
-    """A log in a text file, plain, gzipped or alone in a zip.
+    r"""A log in a text file, plain, gzipped or alone in a zip.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "films.csv"
+    ...     _ = path.write_text("user,film,age\nann,Alien,34\nbob,Alien,51\nbob,Brazil,51\n")
+    ...     log = csv(path, user="user", item="film", attribute=["age"], borders={"age": [50]})
+    >>> list(zip(log.user.tolist(), log.item.tolist())), log.item_ids
+    ([(0, 0), (1, 0), (1, 1)], ['Alien', 'Brazil'])
+    >>> log.attributes["age"], log.classes["age"]
+    (tensor([0, 1]), ('under 50', '50 and over'))
 
     Args:
         path: One event a row.

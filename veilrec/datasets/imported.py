@@ -35,6 +35,13 @@ COLUMNS = ("user", "item", "rating", "time", "features")
 def imported(path: Path, *, split_seed: int = 0) -> Interactions:
     """A dataset that ``veilrec data import`` stored.
 
+    >>> from tempfile import TemporaryDirectory
+    >>> from veilrec.datasets.synthetic import synthetic
+    >>> with TemporaryDirectory() as folder:
+    ...     write(synthetic(users=4, items=12), Path(folder) / "world")
+    ...     imported(Path(folder) / "world").n_users
+    4
+
     Args:
         path: Its folder.
         split_seed: Decides the order of events at the same time, and so what is held out.

@@ -32,13 +32,21 @@ STANDS_IN = "a cut of Last.fm-1K that stands in for LastFM-360K"
 
 
 def lastfm_1k(path: Path, *, least_of_user: int = 20, least_of_item: int = 10) -> Interactions:
-    """Artists that 268 users of Last.fm played: a small stand-in for LastFM-360K.
+    r"""Artists that 268 users of Last.fm played: a small stand-in for LastFM-360K.
 
     The files have 51,609 artists in 200,586 rows; the default core leaves all 268 users (155 men, 113 women),
     3,972 artists and 109,302 rows, near the 3,834 artists of FedAU²'s cut of LastFM-360K. With that cut's own
     51 and 23 there would be 254 users, 1,542 artists and 73,637 rows. There are no times: the order of rows
     stands for them, in which a user's artists of the prepared training, validation and test sets follow each
     other, so that an artist of the test set is held out.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "interactions.tsv").write_text("user_id\tartist_id\nann\tNico\nann\tCan\n")
+    ...     _ = (Path(folder) / "users.tsv").write_text("user_id\tgender\tage_group\nann\tF\tle24\n")
+    ...     log = lastfm_1k(Path(folder), least_of_user=1, least_of_item=1)
+    >>> [log.item_ids[item] for item in log.item], log.classes["age"][log.attributes["age"]]
+    (['Nico', 'Can'], '24 and under')
 
     Args:
         path: The folder ``lastfm-1k``, or one that holds it.

@@ -43,11 +43,19 @@ CONTROL = re.compile(r"[\x00-\x20]+")
 def lastfm_360k(
     path: Path, *, ages: Sequence[int] = (21, 26), least_of_user: int = 51, least_of_item: int = 23
 ) -> Interactions:
-    """LastFM-360K as published, of users whose gender and age are known.
+    r"""LastFM-360K as published, of users whose gender and age are known.
 
     An artist is known by its MusicBrainz id, or by its name where that is missing. There are no times: the
     order of rows stands for them. The files list the artists of a user by falling plays, so that the one
     played least is held out.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / PLAYS).write_text("ann\tmb1\tNico\t70\nann\t\tCan\t20\n")
+    ...     _ = (Path(folder) / PROFILES).write_text("ann\tf\t24\tGermany\tFeb 1, 2007\n")
+    ...     log = lastfm_360k(Path(folder), least_of_user=1, least_of_item=1)
+    >>> log.item_ids, log.texts, log.classes["age"][log.attributes["age"]]
+    (['Can', 'mb1'], ['Can', 'Nico'], '21 to 25')
 
     Args:
         path: The folder with the two files, the ``.tar.gz``, or a folder that holds one of them.

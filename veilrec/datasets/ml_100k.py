@@ -41,7 +41,19 @@ RELEASE = Release(
 def ml_100k(
     path: Path, *, ages: Sequence[int] = (35, 45), strict: bool = False, split_seed: int = 0
 ) -> Interactions:
-    """MovieLens-100K as published; ``age`` is in groups, ``age in years`` as it was given.
+    r"""MovieLens-100K as published; ``age`` is in groups, ``age in years`` as it was given.
+
+    Its three files are read, of which only the log must be there:
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "u.data").write_text("196\t242\t3\t881250949\n")
+    ...     _ = (Path(folder) / "u.user").write_text("196|49|M|writer|55105\n")
+    ...     log = ml_100k(Path(folder))
+    >>> log.user_ids, log.item_ids, log.rating, log.time
+    (['196'], ['242'], tensor([3.]), tensor([881250949]))
+    >>> {name: log.classes[name][label] for name, label in log.attributes.items()}
+    {'gender': 'male', 'age': 'over 45', 'occupation': 'writer'}
 
     Args:
         path: The folder ``ml-100k``, its zip, or a folder that holds one of them.

@@ -38,7 +38,19 @@ RELEASE = Release(
 def ml_1m(
     path: Path, *, ages: Sequence[int] = BANDS[1:], strict: bool = False, split_seed: int = 0
 ) -> Interactions:
-    """MovieLens-1M as published.
+    r"""MovieLens-1M as published.
+
+    Its three files are read, of which only the log must be there:
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "ratings.dat").write_text("1::1193::5::978300760\n")
+    ...     _ = (Path(folder) / "users.dat").write_text("1::F::1::10::48067\n")
+    ...     log = ml_1m(Path(folder))
+    >>> log.user_ids, log.item_ids, log.rating, log.time
+    (['1'], ['1193'], tensor([5.]), tensor([978300760]))
+    >>> {name: log.classes[name][label] for name, label in log.attributes.items()}
+    {'gender': 'female', 'age': 'under 18', 'occupation': 'K-12 student'}
 
     Args:
         path: The folder ``ml-1m``, its zip, or a folder that holds one of them.

@@ -26,7 +26,15 @@ def recbole(
     strict: bool = False,
     split_seed: int = 0,
 ) -> Interactions:
-    """The atomic files of one dataset.
+    r"""The atomic files of one dataset.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "films.inter"
+    ...     _ = path.write_text("user_id:token\titem_id:token\ttimestamp:float\nann\tAlien\t7\n")
+    ...     log = recbole(path)
+    >>> log.user_ids, log.item_ids, log.time
+    (['ann'], ['Alien'], tensor([7]))
 
     Args:
         path: The folder, a zip of it, or the ``.inter`` file itself.

@@ -40,7 +40,15 @@ def renttherunway(
     least_of_item: int = 5,
     split_seed: int = 0,
 ) -> Interactions:
-    """Garments rented by people whose body type is known.
+    r"""Garments rented by people whose body type is known.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "interactions.csv"
+    ...     _ = path.write_text("user_id,item_id,review_date,body_type,age\nann,dress,2016-04-20,pear,28\n")
+    ...     log = renttherunway(path, least_of_user=1, least_of_item=1)
+    >>> log.item_ids, {name: log.classes[name][label] for name, label in log.attributes.items()}
+    (['dress'], {'body type': 'pear', 'age': 'under 30'})
 
     Args:
         path: The folder ``renttherunway``, or the file.

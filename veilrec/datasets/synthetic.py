@@ -47,6 +47,14 @@ def synthetic(
 ) -> Interactions:
     """A world with long-tailed users and films, three attributes with 2, 3 and 7 classes, and ages in years.
 
+    >>> log = synthetic(users=4, items=12)
+    >>> log.n_users, log.n_items, len(log)
+    (4, 12, 16)
+    >>> log.user_ids[0], log.item_ids[0], log.texts[0]
+    ('u0001', 'film-0001', 'My Secret Bride (1975)')
+    >>> log.attributes["gender"], log.classes["gender"]
+    (tensor([0, 0, 0, 1]), ('female', 'male'))
+
     Args:
         users, items: How many there are. A film that nobody watched is still there.
         events: How many in all; by default about 40 a user.

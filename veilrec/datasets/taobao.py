@@ -42,7 +42,17 @@ def taobao(
     least_of_item: int = 5,
     split_seed: int = 0,
 ) -> Interactions:
-    """Clicks of the Taobao display advertising data as published.
+    r"""Clicks of the Taobao display advertising data as published.
+
+    Two impressions, of which one was clicked on:
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "raw_sample.csv"
+    ...     _ = path.write_text("user,time_stamp,adgroup_id,clk\n7,1494032110,31,1\n7,1494032115,32,0\n")
+    ...     log = taobao(Path(folder), least_of_user=1, least_of_item=1)
+    >>> log.user_ids, log.item_ids, log.time
+    (['7'], ['31'], tensor([1494032110]))
 
     Args:
         path: The folder ``taobao`` with the three files, its zip, or a folder that holds one of them.
