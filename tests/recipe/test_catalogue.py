@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import hashlib
 import inspect
 from collections.abc import Iterator
@@ -46,6 +47,12 @@ class TestEveryEntry:
             acts = module.split("Acts at: ")[1].split(".")[0]
             own = {hook for hook in HOOKS if hook in vars(entry)}
             assert {hook for hook in HOOKS if hook in acts} >= own
+
+    def test_shows_an_example(self, kind: str, name: str, entry: Any) -> None:
+        if not entry.__module__.startswith("veilrec."):
+            pytest.skip("an entry from outside may do without")
+        found = doctest.DocTestFinder(recurse=False).find(entry, name)
+        assert any(test.examples for test in found), "its docstring lacks an example: lines after >>>"
 
     def test_is_built_from_its_defaults(self, kind: str, name: str, entry: Any) -> None:
         if any(option.default is REQUIRED for option in catalogue.options(entry).values()):
