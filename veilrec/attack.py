@@ -1,4 +1,4 @@
-"""The contract of an attack: what was seen and a few known labels in, scores for everyone out."""
+"""The contract of an attack: from what the server saw and a few known labels to scores for everyone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
 
 @dataclass(frozen=True)
 class Public:
-    """What whoever runs the server knows without any upload: the method itself.
+    """The method itself, which the server's operator knows without any upload.
 
     Attributes:
         model: The architecture; its weights mean nothing.
@@ -30,10 +30,10 @@ class Public:
         rate: The one local rate of plain SGD in a single step; None where an update is no multiple of one.
         seats: ``[clients, seats]`` which user sits where, -1 for an empty seat.
         n_users: How many users there are.
-        features: What the columns are called that the model reads of each user, if it reads any.
-        device: Where an attacker computes: where the federation does.
-        plain: Whether devices step by plain SGD, at one rate or at one for each part.
-        draws: How many untouched items a device draws for each of its events in a round.
+        features: The names of the columns that the model reads of each user, if it reads any.
+        device: The device on which an attacker computes, which is the federation's.
+        plain: True if devices step by plain SGD, at one rate or at one for each part.
+        draws: The number of untouched items that a device draws for each of its events in a round.
     """
 
     model: Recommender
@@ -85,7 +85,7 @@ class Granted:
 
 
 class Seen:
-    """All that an attacker has: the transcript, what everybody knows of the method, and what is granted.
+    """The evidence of an attacker: the transcript, the public facts of the method, and what is granted.
 
     Attributes:
         public: What everybody knows of the method; None where there is no federation.
@@ -106,7 +106,7 @@ class Seen:
 
     @classmethod
     def of_vectors(cls, vectors: Tensor) -> Seen:
-        """What an outsider has who holds a vector of every user, ``[users, dim]``, and nothing else.
+        """The evidence of an outsider who holds a vector of every user, ``[users, dim]``, and nothing else.
 
         >>> import torch
         >>> seen = Seen.of_vectors(torch.zeros(3, 8))
@@ -127,14 +127,14 @@ class Seen:
         return self._probe() if parts is None else self._probe(parts)
 
     def once(self, key: Any, read: Callable[[], Any]) -> Any:
-        """What `read` finds, kept for whoever asks for the same again."""
+        """The result of `read`, computed once and returned again to every later caller with the same key."""
         if key not in self._read:
             self._read[key] = read()
         return self._read[key]
 
 
 class Task(NamedTuple):
-    """One thing to find out.
+    """One attribute to infer.
 
     >>> import torch
     >>> Task(known=torch.tensor([1, -1, 0]), classes=2, attribute="gender").labelled
@@ -144,8 +144,8 @@ class Task(NamedTuple):
         known: ``[users]`` the labels the attacker has, -1 for all others; of a continuous attribute the
             values as floats, NaN for all others.
         classes: How many classes there are; 0 for a continuous attribute.
-        seed: Of whatever the attack draws.
-        attribute: What it is called.
+        seed: The seed of the attack's own draws.
+        attribute: The attribute's name.
     """
 
     known: Tensor
@@ -176,7 +176,7 @@ class Attack(ABC):
 
     @property
     def family(self) -> str:
-        """What kind of attacker it is; the verdict takes the worst of several families."""
+        """The kind of attacker; the verdict takes the worst of several families."""
         return "other"
 
     @abstractmethod
@@ -195,15 +195,15 @@ class Attack(ABC):
         return self.infer(seen, task)[None]
 
     def unfold(self) -> Mapping[str, Attack]:
-        """The attacks that this entry stands for, by the name that tells them apart; most stand for one."""
+        """The attacks that this entry stands for, by a name for each; most entries stand for one."""
         return {"": self}
 
     def refuses(self, public: Public | None, grants: Collection[str]) -> str:
-        """Why the attack cannot look at such a federation at all, found before any training; or nothing."""
+        """The reason why the attack cannot read such a federation at all, found before training; or ""."""
         return ""
 
     def answers(self, seen: Seen, task: Task) -> bool:
-        """Whether the attack can say anything about such a task at all."""
+        """True if the attack can score such a task at all."""
         return task.classes > 0
 
     def keeps(self, seen: Seen, task: Task) -> Collection[str]:
@@ -211,11 +211,11 @@ class Attack(ABC):
         return ()
 
     def components(self, seen: Seen, task: Task) -> Mapping[str, Tensor]:
-        """What the answer is made of, by name, ``[users, classes]``; the judge keeps the true class's."""
+        """The terms of the scores, by name, ``[users, classes]``; the judge keeps the true class's."""
         return {}
 
     def notes(self, seen: Seen) -> dict[str, Any]:
-        """What must be said beside its scores: width of what it read, what was lost on the way, …"""
+        """Facts that a table prints beside the scores: the width of what was read, what was lost, …"""
         return {}
 
 

@@ -1,1 +1,1 @@
-"""Attacks: what can be found out from the transcript, one file each."""
+"""Attacks: readers of the transcript, one file each."""

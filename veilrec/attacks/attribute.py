@@ -1,4 +1,4 @@
-"""Attribute inference: learn the label from what was seen of users who told theirs.
+"""Attribute inference: learn labels from what the server saw of users whose label is known.
 
 Papers: APM §3.3 (updates), PARD §II-B, Eq. 7 (parameters), Aegis §2.2 and FedAU² §5.1 (embeddings).
 """
@@ -37,7 +37,7 @@ class AttributeInference(Attack):
         reads: ``updates``, ``parameters``, ``profile``, ``embeddings``, ``recovered`` or ``withheld``;
             `readings` says what each is.
         parts: Parts of the model to read; empty for all.
-        classifiers: Who learns: names of `classifiers.CLASSIFIERS`.
+        classifiers: Attackers that learn, by their names in `classifiers.CLASSIFIERS`.
         columns: A weight with more values than this is folded into so many columns.
     """
 
@@ -89,7 +89,7 @@ class AttributeInference(Attack):
         return self._read(seen).notes()
 
     def _shown(self, seen: Seen) -> Tensor:
-        """``[users, kept]`` what is learned from; nets learn where the federation does, others on the CPU."""
+        """``[users, kept]`` features to learn from: for nets on the federation's device, else on the CPU."""
         device = "cpu" if seen.public is None or self.family != "neural" else seen.public.device
         return self._read(seen).features.to(device)
 

@@ -3,8 +3,8 @@
 Papers: Zhu, Liu and Han, "Deep Leakage from Gradients", NeurIPS 2019 (DLG); FedAU², AAAI 2026, §3.3 and §4.3.
 Eq. (4) → DLG.reconstruct, Eq. (7) and (8) → components.
 
-It finds the label that the device trained its classifier on. A device that lies about it gives the lie away,
-and not the truth: against the truth the attack then scores as well as the lie does.
+DLG finds the label that the device trained its classifier on. If that label is not the true one, as under
+randomised response, the attack scores against the truth as well as the uploaded label does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ON_GPU = 1 << 28  # values of gradients there, some gigabytes in all: a step cos
 
 
 class Replay(NamedTuple):
-    """What DLG ends with: an input and a label for every user whose gradient they reproduce."""
+    """The result of a search: for every user an input and a label that reproduce the user's gradient."""
 
     vector: Tensor  # [users, dim] em′
     label: Tensor  # [users, classes] y′: its logits, or the raw label
@@ -75,7 +75,7 @@ class DLG(OnGradient):
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.
-        attribute: What it tells apart; "" for whatever has as many classes.
+        attribute: The attribute whose classes it separates; "" for any with as many classes.
         steps, lr: Of Adam.
         starts: One try each: the standard deviation of its first input. User vectors are small, and an input
             far larger than the truth rarely finds back; the try that matches best is kept.

@@ -54,7 +54,7 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.
-        attribute: What it tells apart; "" for whatever has as many classes.
+        attribute: The attribute whose classes it separates; "" for any with as many classes.
         bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
         uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
             DSVAE does, one upload may mislead and several hardly do.
@@ -81,7 +81,7 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
         return each[0] if len(each) == 1 else torch.stack([_scaled(one) for one in each]).mean(0)
 
     def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
-        """``[users, classes]`` by one upload, which is made once for all draws of known users."""
+        """``[users, classes]`` scores from one upload, which is made once for all draws of known users."""
         head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
         key = ("iDLG", part, self.bias, again)
         found: Tensor = seen.once(key, lambda: self._read(seen, head, part, again))
@@ -120,5 +120,5 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
 
 
 def _scaled(one: Tensor) -> Tensor:
-    """Unscaled, an upload with a long gradient would outvote several with short ones."""
+    """Scores divided by the largest: unscaled, a long gradient would outvote several short ones."""
     return one / one.abs().amax(1, keepdim=True).clamp(min=LEAST)

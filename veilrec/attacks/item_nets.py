@@ -97,7 +97,7 @@ class ItemNets(Attack):
         return [weight.detach() for weight in nets]
 
     def _fresh(self, tables: Tensor, task: Task) -> list[Tensor]:
-        """As torch begins a linear layer: uniform within 1/√inputs, here of every item's own."""
+        """Fresh nets, each begun like a linear layer of torch: uniform within 1/√inputs."""
         _, items, width = tables.shape
         keys = Keys.seed(task.seed, tables.device).fold("item nets")
         shapes = {"in": (items, width, self.hidden), "inner": (items, 1, self.hidden)}
@@ -108,7 +108,7 @@ class ItemNets(Attack):
 
 
 def _logits(tables: Tensor, nets: list[Tensor]) -> Tensor:
-    """``[users, classes]`` of tables ``[users, items, d]``, the mean over the items."""
+    """``[users, classes]`` the logits of tables ``[users, items, d]``, the mean over the items."""
     first, inner, last, outer = nets
     hidden = torch.baddbmm(inner, tables.transpose(0, 1), first).relu()  # [items, users, hidden]
     return torch.baddbmm(outer, hidden, last).mean(0)

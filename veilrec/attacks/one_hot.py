@@ -27,7 +27,7 @@ __all__ = ["ColumnNorms"]
 
 @dataclass(frozen=True)
 class ColumnNorms(Attack):
-    """Score a class by how far its column of the feature matrix moved. An oracle: it is told the layout.
+    """Score a class by how far its column of the feature matrix moved. An oracle: it knows the layout.
 
     Two devices upload the gradient of E_U, of which only the column of their own gender is not zero:
 
@@ -120,7 +120,7 @@ class ColumnNorms(Attack):
 
 
 def _absent(public: Public, attribute: str) -> str:
-    """Why no column can be read off, and what to do about it."""
+    """The reason why no column can be read off, and a remedy."""
     if not public.features:
         return "the model reads no features of its users; attack one that does, or give columns"
     off = "include_private_features is off"

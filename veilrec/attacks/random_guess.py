@@ -19,7 +19,7 @@ __all__ = ["RandomGuess"]
 
 @dataclass(frozen=True)
 class RandomGuess(Attack):
-    """Reads nothing: draws each user's class with the frequencies seen among the known users.
+    """Draw each user's class with the frequencies among the known users; nothing that was seen is read.
 
     >>> known = torch.tensor([0, 0, 0, 1, -1, -1])  # of two users the label is not known
     >>> guess = RandomGuess(seed=2).infer(Seen.of_vectors(torch.zeros(6, 4)), Task(known, classes=2))

@@ -1,1 +1,1 @@
-"""What several attacks share."""
+"""Common: readings, classifiers and gradients that several attacks share."""

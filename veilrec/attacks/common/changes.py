@@ -33,7 +33,7 @@ class Changes(NamedTuple):
     loss: dict[str, float]
 
     def columns(self, names: Sequence[str]) -> Tensor:
-        """``[users, …]`` of some weights, in the order of the schema; copied only where they lie apart."""
+        """``[users, …]`` columns of some weights, in the schema's order; a copy unless they are adjacent."""
         spans = [self.place[name] for name in names]
         if all(before[1] == after[0] for before, after in pairwise(spans)):
             return self.features[:, spans[0][0] : spans[-1][1]]
@@ -73,7 +73,7 @@ def loss(change: Tensor | Rows, sketch: Sketch | None, table: int | None = None)
 
 
 def _change(public: Public, exchange: Exchange, name: str) -> Tensor | Rows:
-    """What one weight's upload tells: a gradient, a change of weights, or the device's own weights."""
+    """One weight's upload as evidence: a gradient, a change of weights, or the device's own weights."""
     value = exchange.received.values[name]
     if public.gradients or public.model.parts[part_of(name)].scope is not Scope.SHARED:
         return value

@@ -26,7 +26,7 @@ __all__ = ["CLASSIFIERS", "FAMILIES", "Classifier", "Job", "Shape", "fit_predict
 def fit_predict(
     name: str, features: Tensor, jobs: Sequence[Job], *, validation: float = 0.0, threads: int | None = None
 ) -> list[Tensor]:
-    """What an attacker says of all users, for each job: ``[users, classes]`` probabilities, float64.
+    """Fit an attacker for each job and predict all users: ``[users, classes]`` probabilities, float64.
 
     A class that no user to learn from has gets probability 0; a continuous attribute gives ``[users, 1]``.
 
@@ -44,7 +44,7 @@ def fit_predict(
 
 
 def staged(name: str, features: Tensor, job: Job) -> Tensor:
-    """``[stages, users, classes]`` what an attacker says while it learns; one stage where it has none."""
+    """``[stages, users, classes]`` an attacker's predictions while it learns; of most attackers one stage."""
     return stages(_find(name, features), features, job)
 
 

@@ -68,7 +68,7 @@ class Scaled(Estimator):
 
     @property
     def random_state(self) -> int | None:
-        """That of the estimator; None where it draws nothing."""
+        """The estimator's random state; None where it draws nothing."""
         return getattr(self.estimator, "random_state", None)
 
     def fit(self, X: Array, y: Array) -> Self:
@@ -115,7 +115,7 @@ class Radial(Estimator):
 
     @property
     def random_state(self) -> int | None:
-        """That of the estimator."""
+        """The estimator's random state."""
         return getattr(self.estimator, "random_state", None)
 
     def fit(self, X: Array, y: Array) -> Self:

@@ -87,13 +87,13 @@ def heads_of(seen: Seen, part: str) -> list[str]:
 
 
 def there(seen: Seen, part: str) -> bool:
-    """Whether the model has such a part, sent to all and uploaded whole by everybody."""
+    """True if the model has such a part, sent to all devices and uploaded whole by each."""
     found = None if seen.public is None else seen.public.model.parts.get(part)
     return found is not None and found.scope is Scope.SHARED and found.rows is None
 
 
 def check(seen: Seen, part: str) -> Public:
-    """What everybody knows of the method, if each upload holds one user's gradient of the part.
+    """The public facts of the method, if each upload holds one user's gradient of the part.
 
     Raises:
         BadInput: If not.
@@ -115,7 +115,7 @@ def check(seen: Seen, part: str) -> Public:
 
 
 def source(public: Public, part: str) -> str:
-    """What stands for the gradient of a part, in words."""
+    """A phrase for notes: the quantity that is read as the gradient of a part."""
     if public.gradients:
         return "as uploaded"
     return "update of weights" if _rate(public, part) is None else "update of weights / rate"

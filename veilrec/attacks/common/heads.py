@@ -34,7 +34,7 @@ class Layer(NamedTuple):
 
     @property
     def inputs(self) -> int:
-        """How many."""
+        """The number of inputs."""
         return int(self.matrix.shape[1 - self.out])
 
     @property
@@ -99,12 +99,12 @@ class Head:
         return cls(module, found[0], found[-1], len(logits))
 
     def logits(self, weights: Params, vector: Tensor, keys: Keys) -> Tensor:
-        """``[classes]`` of one vector ``[dim]``; `vmap` it for many."""
+        """``[classes]`` the logits of one vector ``[dim]``; `vmap` it for many."""
         drawn = (keys,) if getattr(self.module, "draws", False) else ()
         return functional_call(self.module, weights, (vector[None], *drawn))[0]  # type: ignore[no-any-return]
 
     def before_last(self, weights: Params, vector: Tensor, keys: Keys) -> tuple[Tensor, Tensor]:
-        """``[in]`` what the last layer is given for one vector, and the ``[classes]`` logits."""
+        """``[in]`` the input of the last layer for one vector, and the ``[classes]`` logits."""
         given: list[Tensor] = []
         hook = self.last.module.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0][0]))
         try:
@@ -122,7 +122,7 @@ class Head:
 
 
 class OnGradient(Attack):
-    """What DLG and iDLG share: both need one user's gradient of a head with as many classes as the task.
+    """The base of DLG and iDLG: both need one user's gradient of a head with as many classes as the task.
 
     With `kept` it is read in the rounds of training that were kept, and not in the probe. Users who are in
     none of them are guessed blindly, and counted in the notes as `unseen`.

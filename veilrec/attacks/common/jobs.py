@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What an attacker is built by: rows to learn from, columns, classes (0 for values), and the seed."""
+    """The sizes an attacker is built for: rows to learn from, columns, classes (0 for values), and a seed."""
 
     rows: int
     width: int
@@ -72,7 +72,7 @@ class Classifier:
 def answers(
     entry: Classifier, features: Tensor, jobs: Sequence[Job], validation: float, threads: int
 ) -> list[Tensor]:
-    """What an attacker says of all users, ``[users, classes]`` or ``[users, 1]``, job by job."""
+    """Predictions for all users, ``[users, classes]`` or ``[users, 1]``, job by job."""
     models = [_make(entry, features, job, validation) for job in jobs]
     stacks = _stacks(models, jobs, _at_once(features))
     said: dict[int, Tensor] = {}
@@ -84,7 +84,7 @@ def answers(
 
 
 def stages(entry: Classifier, features: Tensor, job: Job) -> Tensor:
-    """``[stages, users, classes]`` what an attacker says while it learns; one stage where it has none."""
+    """``[stages, users, classes]`` an attacker's predictions while it learns; of most attackers one stage."""
     model = _make(entry, features, job, 0.0)
     name = "staged_predict_proba" if job.classes else "staged_predict"
     if not isinstance(model, Perceptron) and not hasattr(model, name):
@@ -114,14 +114,14 @@ def _make(entry: Classifier, features: Tensor, job: Job, validation: float) -> A
 
 
 def _at_once(features: Tensor) -> int:
-    """How many nets learn at once."""
+    """The number of nets that learn at once."""
     if features.device.type != "cpu":
         return max(1, COLUMNS_ON_GPU // max(1, features.shape[1]))
     return STACK if features.shape[1] < WIDE else 1
 
 
 def _stacks(models: Sequence[Any], jobs: Sequence[Job], most: int) -> list[list[int]]:
-    """Which jobs are learned at once: nets that are alike, up to so many, and all others alone."""
+    """Groups of jobs to learn at once: up to so many nets with equal settings, and every other job alone."""
     nets = [place for place, model in enumerate(models) if isinstance(model, Perceptron)]
     groups = alike([models[place] for place in nets], [len(jobs[place].rows) for place in nets])
     cut = [group[i : i + most] for group in groups for i in range(0, len(group), most)]
@@ -144,14 +144,14 @@ def _taught(features: Tensor, work: Sequence[tuple[Any, Job]]) -> list[Tensor]:
 
 
 def _asked(model: Any, features: Any, job: Job) -> Tensor:
-    """What an attacker says of everybody; where rows are wide some users at a time, since most copy them."""
+    """Predictions for everybody; where rows are wide, for some users at a time: most attackers copy them."""
     some = max(1, BLOCK // max(1, features.shape[1]))
     tell = model.predict_proba if job.classes else model.predict
     return torch.cat([_whole(tell(features[k : k + some]), job) for k in range(0, len(features), some)])
 
 
 def _rows(features: Tensor, job: Job) -> tuple[Tensor, Tensor]:
-    """``[k, width]`` and ``[k]`` what there is to learn from, the classes that occur numbered from 0."""
+    """``[k, width]`` and ``[k]`` rows and labels to learn from; classes that occur are numbered from 0."""
     rows, label = features[job.rows.to(features.device)], job.label.to(features.device)
     return rows, label.unique(return_inverse=True)[1] if job.classes else label.double()
 

@@ -65,7 +65,7 @@ def way_down(head: Head, weights: Params, gradient: Params, *, soft_label: bool)
 
 
 class _Seen(NamedTuple):
-    """What does not change from step to step."""
+    """Tensors of the uploads that are the same in every step."""
 
     small: Params  # [n, …] all but the first matrix, where that is an outer product
     rows: Tensor  # [n, out, in] the first matrix, or [n, 0, 0]
@@ -88,7 +88,7 @@ def square_norm(slopes: Params) -> Tensor:
 
 
 def _outer(head: Head, weights: Params, loss: Callable[[Params, Tensor, Tensor, Keys], Tensor]) -> bool:
-    """Whether the first matrix has the gradient x ∇bᵀ, by a try with some x and y."""
+    """True if the first matrix has the gradient x ∇bᵀ, found by trying some x and y."""
     first = head.first
     if not first.bias:
         return False

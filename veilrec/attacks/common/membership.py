@@ -23,14 +23,14 @@ WAYS = ("rows", "norms", "direction")
 
 @dataclass(frozen=True)
 class Membership(Pairs):
-    """Scores items by the rows of the upload.
+    """Score items by the rows of the upload.
 
     Attributes:
         by: ``rows``: whether the item's row was sent, or changed, at all. ``norms``: how far it moved.
             ``direction``: where it moved. Touched items are pulled to the user and negatives pushed away, so
-            their changes point to opposite sides of one line. Which side is the touched one the numbers of
-            rows tell: how many events are behind an upload is told with it, or follows from how many
-            untouched items are drawn for each.
+            their changes point to opposite sides of one line. The numbers of rows on both sides reveal which
+            one is touched: the number of events is sent with an upload, or follows from the number of
+            untouched items that are drawn for each.
     """
 
     by: Literal["rows", "norms", "direction"] = "direction"
@@ -57,7 +57,7 @@ class Membership(Pairs):
         return found[:, :-1]
 
     def _score(self, change: Tensor, there: Tensor, told: Tensor | None, draws: int, items: int) -> Tensor:
-        """``[c, r]`` of each row."""
+        """``[c, r]`` the score of each row."""
         if self.by == "direction":
             along = _along(change, there)
             sides = torch.stack([(along > 0).sum(1), (along < 0).sum(1)])  # [2, c]
@@ -68,7 +68,7 @@ class Membership(Pairs):
 
 
 def _moved(public: Public, exchange: Exchange, name: str, value: Rows) -> Tensor:
-    """``[c, r, d]`` how far each row moves down its gradient; 0 for padding."""
+    """``[c, r, d]`` the distance that each row moves down its gradient; 0 for padding."""
     rows = value.value.reshape(*value.row.shape, -1).float()  # of a table of numbers, one wide
     if public.gradients or public.model.parts[part_of(name)].scope is not Scope.SHARED:
         change = -rows
@@ -96,9 +96,9 @@ def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
     """``[c]`` 0 or 1, which of two sides with ``sides [2, c]`` rows is the touched one.
 
     The smaller, if so few events can have drawn as many others as the larger has; else the larger, if so many
-    can have drawn as few. Where neither can be, the line does not tell touched rows from drawn ones, and it
-    is the side that is nearer to how many events so many rows speak for. Where all items go up, as under
-    noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
+    can have drawn as few. Where neither can be, the line does not separate touched rows from drawn ones, and
+    the side is chosen whose size is nearer to the number of events that so many rows suggest. Where all items
+    go up, as under noise on all rows, nothing was drawn for it; then one draw an event speaks for the larger.
     """
     fewer, more, rows = sides.amin(0).double(), sides.amax(0).double(), sides.sum(0)
     _, most = _drawn(fewer, draws, items)
@@ -112,7 +112,7 @@ def _touched(sides: Tensor, draws: int, items: int) -> Tensor:
 
 
 def _drawn(events: Tensor, draws: int, items: int) -> tuple[Tensor, Tensor]:
-    """How many others some events draw, at the least and at the most.
+    """The least and the most untouched items that so many events draw.
 
     s events draw draws · s times among o = items − s others and hit D = o(1 − e⁻ˣ) of them, with x being
     draws · s / o, and a variance of o e⁻ˣ(1 − (1 + x)e⁻ˣ): D within five deviations, at most draws · s.
@@ -130,7 +130,7 @@ def _hit(events: Tensor, draws: int, items: int) -> tuple[Tensor, Tensor]:
 
 
 def _events(rows: Tensor, draws: int, items: int) -> Tensor:
-    """How many events most likely stand behind so many ``rows [c]``, touched and drawn together."""
+    """``[c]`` the likeliest number of events behind so many ``rows [c]``, touched and drawn together."""
     events = torch.arange(items + 1, dtype=torch.float64, device=rows.device)
     total = (events + _hit(events, draws, items)[0]).cummax(0).values  # it ascends, but for rounding
     return torch.searchsorted(total, rows.double()).clamp(max=items)

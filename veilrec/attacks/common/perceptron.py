@@ -113,7 +113,7 @@ class Perceptron(Estimator):
 
 
 def alike(nets: Sequence[Perceptron], sizes: Sequence[int]) -> list[list[int]]:
-    """Which nets may be one stack: those with the same settings and as many steps an epoch."""
+    """Groups of nets that may form one stack: with the same settings, and as many steps an epoch."""
     groups: dict[Any, list[int]] = {}
     for place, (net, rows) in enumerate(zip(nets, sizes, strict=True)):
         settings = {**net.get_params(), "random_state": None}
@@ -237,7 +237,7 @@ class _Stack:
 
     @torch.no_grad()
     def _better(self) -> Tensor:
-        """``[nets]`` whether the loss of held-out rows is the least so far; true where none are held out."""
+        """``[nets]`` true where the loss of held-out rows is the least so far, or no rows are held out."""
         loss = self._loss(_forward(self.layers(self.weights), self.x, self.net.slope), self.y, self.held)
         better = (loss < self.least) | ~self.held.any(1)
         self.least = torch.where(better, loss, self.least)

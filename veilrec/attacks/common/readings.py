@@ -28,7 +28,7 @@ BROAD = 1024  # columns of a profile, which is sparse and suffers more from fold
 
 
 class Reading(NamedTuple):
-    """What was read of every user; a user of whom nothing was seen has zeros and is not `covered`.
+    """Features of every user; a user of whom nothing was seen has zeros and is not `covered`.
 
     Attributes:
         features: ``[users, kept]``.
@@ -43,7 +43,7 @@ class Reading(NamedTuple):
     blank: int = 0
 
     def notes(self) -> dict[str, Any]:
-        """What a table says beside the scores."""
+        """Facts that a table prints beside the scores."""
         kept = self.features.shape[1]
         told: dict[str, Any] = {"width": self.width, "kept": kept}
         if self.loss:
@@ -64,7 +64,7 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
 
 
 def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
-    """Why a reading cannot be made of a federation's uploads, whatever they turn out to hold; or nothing."""
+    """The reason why a reading cannot be made of a federation's uploads, whatever they hold; or ""."""
     if name == "withheld":
         return _kept_back(public, grants, parts)
     uploaded = {part_of(n): spec for n, spec in weights(public.schema).items()}
@@ -82,7 +82,7 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
 
 
 def _kept_back(public: Public, grants: Collection[str], parts: Sequence[str]) -> str:
-    """Why what devices keep cannot be read; or nothing."""
+    """The reason why the vectors that devices withhold cannot be read; or ""."""
     if "withheld" not in grants:
         return 'what is withheld is not uploaded; grant "withheld", or read "updates"'
     if not public.withheld:
@@ -114,7 +114,7 @@ def parts_of(seen: Seen) -> list[str]:
 
 
 def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
-    """What each user's upload changes, part after part, each folded to at most `columns`.
+    """Each user's change of the weights, part after part, each folded to at most `columns`.
 
     The gradient where gradients are sent; ΔΘ = (Θ − Θ_u)/μ under plain SGD with one rate μ (APM, §3.3), ΔΘ
     otherwise. An EXPOSED part is no change but the device's own weights: it is taken as it is.
@@ -155,7 +155,7 @@ def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
 
 
 def profile(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
-    """Which items the user seems to have touched, a column each: those granted, or those that stand out.
+    """A column for each item: 1 where the user touched it, as granted or as the moves of its row suggest.
 
     No paper reads this; it is what a server has that looks at where the rows of an upload moved.
     """
@@ -232,16 +232,16 @@ def _uploaded(seen: Seen, public: Public, names: Sequence[str]) -> Tensor:
 
 
 def recovered(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
-    """The user vectors as the gradient of a head tells them that devices share, though none is uploaded.
+    """The user vectors, recovered from the gradient of a head that devices share, though none is uploaded.
 
-    No paper reads this. A part that is named need not be a head: it is read what goes into its first layer.
+    No paper reads this. A part that is named need not be a head: the input of its first layer is recovered.
     """
     vector, there, _ = recover(seen, parts)
     return Reading(vector, vector.shape[1], 0.0, int((covered(seen) & ~there).sum()))
 
 
 def withheld(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
-    """What each device keeps of its user and never uploads: no server has it, and it must be granted."""
+    """The vector that each device keeps and never uploads: no server has it, so it must be granted."""
     kept = seen.granted.withheld
     why = _kept_back(federation(seen), () if kept is None else ("withheld",), parts)
     if why or kept is None:

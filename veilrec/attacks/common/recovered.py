@@ -33,7 +33,7 @@ PLAIN = "adversary"  # the only head where a model has one for whatever is attac
 
 
 class Recovered(NamedTuple):
-    """What was found of every user; zeros where nothing was."""
+    """The vector found of every user; zeros where none was."""
 
     vector: Tensor  # [users, dim]
     there: Tensor  # [users] False where no upload was seen, or its gradient is zero: the user has no label
@@ -43,7 +43,7 @@ class Recovered(NamedTuple):
 def heads(public: Public) -> list[str]:
     """The parts that guess an attribute from the user's vector, shared by all: ``adversary_gender``.
 
-    They are told by their names, which end in the attribute's, and by their first layers.
+    Heads are recognised by their names, which end in the attribute's, and by their first layers.
     """
     ends = tuple(f"_{name.replace('.', '_')}" for name in public.model.classes or ())
     named = [part for part in public.model.parts if part == PLAIN or part.endswith(ends)]
@@ -52,7 +52,7 @@ def heads(public: Public) -> list[str]:
 
 
 def refusal(public: Public, parts: Sequence[str] = ()) -> str:
-    """Why no vector can be recovered from a federation's uploads, and what to do instead; or nothing.
+    """The reason why no vector can be recovered from a federation's uploads, and a remedy; or "".
 
     Args:
         public: What everybody knows of the method.
@@ -139,5 +139,5 @@ def _first(public: Public, part: str) -> Layer | None:
 
 
 def _helpers(public: Public, parts: Collection[str]) -> bool:
-    """Whether only a defence trains them, which it does by SGD."""
+    """True if the parts are all helpers, which a defence trains by SGD."""
     return all(public.model.parts[part].helper for part in parts)

@@ -1,4 +1,4 @@
-"""What was uploaded, user by user: who sent it, and which items that user seems to have touched."""
+"""Uploads user by user: the sender of each, and the items that the sender seems to have touched."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__: list[str] = []  # no entry of the catalogue
 
 
 def federation(seen: Seen) -> Public:
-    """What is public, where there is a federation."""
+    """The public facts of the method, where there is a federation."""
     if seen.public is None:
         raise BadInput("attack.reads", "there are vectors and no uploads", 'read "embeddings"')
     return seen.public
 
 
 def alone(seen: Seen, name: str) -> Public:
-    """What is public, where each client is one user."""
+    """The public facts of the method, where each client is one user."""
     public = federation(seen)
     if public.seats.shape[1] > 1:
         fix = 'read "embeddings", which has a row for each'
