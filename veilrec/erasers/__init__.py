@@ -1,1 +1,1 @@
-"""Erasers: what makes a finished model forget, one method a file."""
+"""Erasers: methods that make a finished model forget, one file each."""

@@ -25,9 +25,9 @@ __all__ = ["GaussianPosthoc"]
 class GaussianPosthoc(VectorEraser):
     """Add Gaussian noise to some parts of the selected model, on the server and on the devices.
 
-    Whoever saw uploads before sees nothing of it: it guards the finished model alone, and promises nothing
-    formally. Devices that never took part stay as they began; of item tables of a device's own, the rows that
-    it touched get noise.
+    The noise guards the finished model alone, not the uploads that the server has seen before, and promises
+    nothing formally. Devices that never took part keep their first weights; of an item table of its own, a
+    device blurs the rows that it touched.
 
     >>> import torch
     >>> noise = GaussianPosthoc({"user": 2.0})

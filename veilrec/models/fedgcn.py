@@ -157,7 +157,7 @@ class FedGCN(Recommender):
         return self.objective(score[:, :b], score[:, b:].reshape(c, b, q), batch.weight)
 
     def _users(self, params: Params, features: Tensor, mean: Tensor) -> Tensor:
-        """``[c, seats, d]`` as `Tower`, for a cohort; weights with or without the client axis."""
+        """``[c, seats, d]`` a cohort's users, as `Tower` makes them; weights may lack the client axis."""
         joined = mean @ params["user.neighbours"].mT
         if "user.features" in params:
             joined = joined + features @ params["user.features"].mT

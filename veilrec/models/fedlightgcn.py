@@ -7,7 +7,7 @@ runs it federated, with a product; PARD does as "FedGCN", with a perceptron on [
 On a star, LightGCN would weigh an item by 1/√|N_u|; here the items' vectors are averaged, as PARD has it, so
 that a user with many items is no longer than one with few. Only the user's end of the star is convolved. The
 other end would add the user's vector to the items that are trained on and to no other, so that a touched item
-could be told without learning anything about it.
+could be recognised without learning anything about it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Papers: Perifanis and Efraimidis, "Federated Neural Collaborative Filtering", Knowledge-Based Systems 2022;
 the two shapes of the score after He et al., "Neural Collaborative Filtering", WWW 2017.
-Four models go by this name in the literature: `kind`, `dim`, `head` and the scopes tell them apart.
+Four models go by this name in the literature; they differ in `kind`, `dim`, `head` and scopes.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class FedNCF(FedMF):
         return score + params[f"{self.output}.bias"]
 
     def _shared_scores(self, params: Params, items: Tensor | None) -> Tensor:
-        """``[c, seats, n]`` where all have the same perceptron: its first layer once for each item."""
+        """``[c, seats, n]`` scores under one perceptron for all: its first layer runs once for each item."""
         half, weight = params[self.users].shape[-1], params["mlp1.weight"]
         first = (params[self.users] @ weight[:half] + params["mlp1.bias"]).flatten(0, 1)  # [u, h]
         item, user = params[self.items] @ weight[half:], params["user"].flatten(0, 1)

@@ -1,18 +1,18 @@
-"""FedRAP: what all devices know of an item, plus what one device adds to it.
+"""FedRAP: an item table that all devices share, plus a table of residuals on each device.
 
 Paper: Li et al., "Federated Recommendation with Additive Personalization", ICLR 2024 (FedRAP); FedAU² (AAAI
 2026) protects it in a variant of its own.
 
 A score is an affine function of C_i + D_ui: C is one item table that all share, D_u is a table of residuals
 of the user's own. Two terms are added to the cross-entropy: μ · mean |C|, which keeps what is shared sparse,
-and −λ · MSE(D, C), which drives the two tables apart; both are means over the examples of a batch and over
+and −λ · MSE(D, C), which makes the two tables differ; both are means over the examples of a batch and over
 the columns. The paper grows both weights over the rounds; its code computes that growth and never uses it, so
-they are constant here. The second term has no bound: what it is worth is decided by rates and rounds.
+they are constant here. The second term has no bound: its effect depends on rates and rounds.
 
 Under ``original`` the affine function is each user's own, and begins alike everywhere. FedAU² shares it and
 leaves the second term out. Then nothing that is learned of one item reaches another one of the same user: an
 item that is neither touched nor drawn is scored as for everybody, and one that was drawn as untouched is
-remembered as such. Where held-out items were never drawn they could be told from all others by that alone;
+remembered as such. If held-out items were never drawn, that alone would distinguish them from all others;
 here they are drawn like any other. Under either variant residuals that learn as fast as the rest learn the
 log by heart: give them a lower rate (``lr = { residual = …, default = … }``).
 
@@ -109,7 +109,7 @@ class FedRAP(Recommender):
         return self._summed(row, kept["residual"])
 
     def _summed(self, row: Tensor, residual: Tensor) -> Tensor:
-        """``[seats, dim]`` what rows ``[r]`` of the residual ``[r, seats, d]`` add to a user's vector."""
+        """``[seats, dim]`` a user's vector as far as rows ``[r]`` of residuals ``[r, seats, d]`` make it."""
         place = row.clamp(min=0)
         each = residual.sum(-1) * (row >= 0)[:, None]  # [r, seats]
         if self.signs is None:
@@ -154,7 +154,7 @@ class FedRAP(Recommender):
         return score if items is None else score.gather(2, items)
 
     def _scored(self, params: Params) -> Tensor:
-        """``[c, seats, l]`` the score of every row; what is shared may come without the client axis."""
+        """``[c, seats, l]`` the score of every row; shared weights may lack the client axis."""
         item, residual = params["item"], params["residual"]
         weight, bias = self._affine(params["score.weight"], params["score.bias"], len(residual))
         if self.n_seats == 1:
@@ -169,7 +169,7 @@ class FedRAP(Recommender):
         return weight.expand(*seats, weight.shape[-1]), bias.expand(*seats)
 
     def _shares(self, batch: Batch, length: int) -> Tensor:
-        """``[c, l, seats]`` what each row weighs, for each user, in the mean over the examples of a batch."""
+        """``[c, l, seats]`` the weight of each row, for each user, in the mean over a batch's examples."""
         c, b, q = batch.negative.shape
         each = batch.weight / batch.weight.sum(1, keepdim=True).clamp(min=1) / (1 + q)
         index = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1) * self.n_seats
@@ -186,7 +186,7 @@ def _signs(n_items: int, width: int) -> Tensor:
 
 
 def _weight(name: str, value: float) -> float:
-    """The weight of a term, unless it is none."""
+    """The weight of a term of the loss; refused where it is negative or not finite."""
     if not 0 <= value < math.inf:
         raise BadInput(f"model.{name}", f"{value} is no weight", "give a number from 0 upwards")
     return value

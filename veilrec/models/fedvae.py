@@ -46,7 +46,7 @@ class FedVAE(Recommender):
         dropout: Share of a row that is hidden from the encoder in training.
         beta: Weight of KL(code ‖ N(0, I)) in the loss.
         anneal: Rounds over which that weight grows from 0; 0 for none.
-        per: What the loss is a mean over: users (``user``), with MultVAE's sum over each row, or items too
+        per: The loss is a mean over users (``user``), with MultVAE's sum over each row, or over items as well
             (``item``), so that a user with a long row counts as much as one with a short one.
     """
 
@@ -101,7 +101,7 @@ class FedVAE(Recommender):
         return self._code(item, there / _length(whole_rows(item, there, self.n_items)))[0]
 
     def _dropped(self, item: Tensor, value: Tensor, keys: Keys) -> Tensor:
-        """``value [seats, t]`` of some items of a row, of which each is hidden or not by its own draw."""
+        """The values ``[seats, t]`` of a row's items after dropout, each item with a draw of its own."""
         if not self.dropout:
             return value
         seat = torch.arange(len(item), device=item.device)[:, None]
@@ -129,5 +129,5 @@ def _touched(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _length(row: Tensor) -> Tensor:
-    """``[seats, 1]`` by which a row is divided; an empty one stays empty."""
+    """``[seats, 1]`` the divisor that gives a row length 1; an empty row stays empty."""
     return row.square().sum(-1, keepdim=True).sqrt().clamp(min=1)

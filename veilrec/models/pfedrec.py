@@ -10,7 +10,7 @@ The second personalisation is the item table. A device scores with the table tha
 mean of all (`personal`). The paper scores with what was trained in the round that ends, on the items as they
 were before it; here a device trains once more on the items as they are now, as it would in the next round, so
 that no device's table is kept. Its negatives are untouched in training, so that a held-out item may be among
-them and be pushed down; the authors' code never draws one, which tells the device what it will be tested on.
+them and be pushed down; the authors' code never draws one, which reveals to the device its test items.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Score(nn.Module):
 class PFedRec(Recommender):
     """An item is a vector that all share, a score is a private linear function of it.
 
-    Nothing belongs to a user but that function, whose weights therefore stand for the user.
+    That function is all that belongs to a user, so its weights stand for the user.
 
     >>> from veilrec.model import bind
     >>> weights = {"score.weight": torch.tensor([[1.0, -1.0]]), "score.bias": torch.tensor([0.5])}

@@ -1,1 +1,1 @@
-"""Protocols: what crosses the wire and what the server does with it, one file each."""
+"""Protocols: the messages that cross the wire and the server's use of them, one file each."""

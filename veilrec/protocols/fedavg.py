@@ -59,7 +59,7 @@ class FedAvg(Protocol):
     Attributes:
         sends: Trained weights, or the gradient of the client's own mean loss at the weights received.
         weigh: Mean over all clients of the round, over those that touched a row, or by number of examples.
-        server: What the server does with the mean: take it as it is, or step along it.
+        server: The server takes the mean as it is (``none``), or steps along it (``sgd``, ``adam``).
         server_lr: The server's rate, one for all or by part.
         server_halves: How many rounds it takes that rate to fall, smoothly, to half of what it was; one for
             all or by part, 0 for a rate that stays. A part that is trained against another, as under
@@ -131,7 +131,7 @@ class FedAvg(Protocol):
         return partial
 
     def _fold_rows(self, partial: Message, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
-        """Rows are summed within the chunk, then added in float64; padding goes to a row nobody reads."""
+        """Sum rows within the chunk, then add the sum in float64; padding goes to a row that nobody reads."""
         if name not in partial:
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
             if self.weigh == "touched":

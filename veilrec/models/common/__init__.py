@@ -1,1 +1,1 @@
-"""What several models share."""
+"""Common: layers and losses that several models share."""

@@ -153,7 +153,7 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 
 def asked(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Of the scores of all seats and rows ``[c, seats, l]`` a batch's own: ``[c, b]`` and ``[c, b, q]``."""
+    """A batch's own scores, ``[c, b]`` and ``[c, b, q]``, out of those of all rows ``[c, seats, l]``."""
     c, b, q = batch.negative.shape
     seat = torch.cat([batch.user, batch.user.repeat_interleave(q, 1)], 1)
     wanted = seat * score.shape[-1] + torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)
@@ -169,7 +169,7 @@ def check_widths(**widths: int) -> None:
 
 
 def check_scale(scale: Rates) -> Rates:
-    """The standard deviation of fresh vectors, one for all or by part, unless one is none."""
+    """The standard deviations of fresh vectors, one for all or by part; refused where not above 0."""
     by_part = (
         {f".{part}": some for part, some in scale.items()} if isinstance(scale, Mapping) else {"": scale}
     )
