@@ -1,1 +1,1 @@
-"""The datasets: a function each, giving `Interactions`; one file, one source."""
+"""Datasets: functions that return `Interactions`, one source a file."""

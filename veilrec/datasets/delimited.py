@@ -28,7 +28,7 @@ TEXTS = (".csv", ".tsv", ".txt", ".dat", ".data", ".inter")
 
 @dataclass(frozen=True)
 class Options:
-    """How to read a log; what is None is guessed.
+    """Options for reading a log; None is guessed.
 
     Attributes:
         columns: Column names by role (user, item, rating, time); ``-`` for none.
@@ -150,7 +150,7 @@ def log_source(path: Path) -> Source:
 
 
 def understood(log: Source, options: Options) -> Reading:
-    """How a log is going to be read."""
+    """The reading of a log: its text, layout, roles and first rows."""
     if log.data[:64].lstrip().startswith((b"{", b"[")):
         raise BadInput(log.where, "looks like JSON", "write it as CSV, one event a row", line=1)
     told = {role: options.columns.get(role) for role in ROLES}
@@ -165,7 +165,7 @@ def understood(log: Source, options: Options) -> Reading:
 
 
 def from_reading(sources: Sources, reading: Reading, options: Options) -> Interactions:
-    """A log as understood, what is said about its users, and the titles of its items."""
+    """A log as understood, with its users' attributes and its items' titles."""
     table = _read(reading, options)
     people = None
     if sources.people is not None:

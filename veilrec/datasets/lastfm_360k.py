@@ -92,7 +92,7 @@ def _home(path: Path) -> Path:
 
 
 def _people(home: Path, cuts: tuple[int, ...]) -> tuple[People, list[str]]:
-    """Those whose gender and age are known, and how many others there are."""
+    """The people whose gender and age are known, and sentences on all others."""
     text = b"".join(piece.source.data for piece in pieces(home, PROFILES))
     table = _table(Source(f"{home}/{PROFILES}", text), PERSON)
     sound_ids(table, "user")
@@ -136,7 +136,7 @@ def _table(source: Source, columns: tuple[str, ...]) -> Table:
 
 @dataclass
 class _Heard:
-    """What was played, gathered from tables one after another: numbers for the rows, each word once.
+    """All plays, gathered from one table after another: numbers for the rows, each word once.
 
     Attributes:
         people: Number of each user who counts.
@@ -203,7 +203,7 @@ class _Heard:
 
 
 def _played(table: Table, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """``[rows]`` whether there are any plays; what is no number is refused in rows that count."""
+    """``[rows]`` true where there are any plays; other text than a number is refused in rows that count."""
     codes, words = table.tokens["plays"]
     whole = np.array([word.isascii() and word.isdecimal() for word in words])
     table.refuse(among & ~whole[codes], "plays", 'plays is "{value}"', "it must be a whole number")

@@ -91,7 +91,7 @@ def atomic_files(path: Path) -> tuple[Files, str]:
 
 
 def is_atomic(path: Path) -> bool:
-    """Whether `path` is an ``.inter`` file, or a folder or zip that holds one."""
+    """True if `path` is an ``.inter`` file, or a folder or zip that holds one."""
     if path.suffix == ".inter":
         return True
     if os.path.isdir(path):
@@ -100,7 +100,7 @@ def is_atomic(path: Path) -> bool:
 
 
 def titled(data: bytes) -> bool:
-    """Whether the header of an ``.item`` file names a title at all."""
+    """True if the header of an ``.item`` file names a title at all."""
     return any(plain(name) in ALIASES["title"] for name, _ in _header(data))
 
 

@@ -1,8 +1,8 @@
 """Rent the Runway: who rented which garment, 2010 to 2018; body type and age.
 
 Misra, Wan and McAuley, "Decomposing Fit Semantics for Product Size Recommendation in Metric Spaces", RecSys
-2018, as a table with a header, ``interactions.csv``, plain or gzipped. Of the public data that tell something
-about users it is nearest in size and sparsity to PARD's cut of Taobao, and stands in for it.
+2018, as a table with a header, ``interactions.csv``, plain or gzipped. Of the public data with attributes of
+users it is nearest in size and sparsity to PARD's cut of Taobao, and stands in for it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every event of a user is drawn from a mixture of shelves, each a distribution over films. With
 probability 1 - share the shelf is one of the user's tastes, which have nothing to do with attributes;
 with probability share it belongs to a class of the user (women's shelf, the north's shelf, …). The share
-grows with `leakage` and is 0 at ``leakage = 0``, where behaviour tells nothing about attributes.
+grows with `leakage` and is 0 at ``leakage = 0``, where behaviour reveals nothing about attributes.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def synthetic(
     (tensor([0, 0, 0, 1]), ('female', 'male'))
 
     Args:
-        users, items: How many there are. A film that nobody watched is still there.
-        events: How many in all; by default about 40 a user.
+        users, items: Numbers of users and films. A film that nobody watched is still there.
+        events: Number of events in all; by default about 40 a user.
         least: Events of the least active user; by default 20, or a quarter of the items if that is less.
         leakage: How strongly attributes shape behaviour, from 0 (not at all) to 1.
-        tastes: How many kinds of film there are.
+        tastes: Number of kinds of film.
         seed: Another seed, another world.
         split_seed: Decides the order of events at the same time, and so what is held out.
     """
@@ -154,7 +154,7 @@ def _shelves(keys: Keys, kind: Tensor, tastes: int) -> Tensor:
 
 
 def _habits(keys: Keys, attributes: dict[str, Tensor], tastes: int, leakage: float) -> tuple[Tensor, Tensor]:
-    """How often a user wants each kind ``[users, tastes]``, and films of what class ``[users, leanings]``."""
+    """Chances that a user wants each kind ``[users, tastes]``, and films of a class ``[users, leanings]``."""
     users, share = len(attributes["gender"]), SHARE * leakage
     taste = (CHOOSY * keys.fold("taste").normal(users, tastes, dtype=torch.float64)).softmax(1)
     free = torch.full((users, 1), 1 - share, dtype=torch.float64)
@@ -165,7 +165,7 @@ def _habits(keys: Keys, attributes: dict[str, Tensor], tastes: int, leakage: flo
 def _watch(
     keys: Keys, shelves: Tensor, habits: tuple[Tensor, Tensor], counts: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Who watched what: ``counts[u]`` different films for each user, drawn until there are enough."""
+    """Pairs of users and films: ``counts[u]`` different films for each user, drawn until there are enough."""
     ends = _ends(shelves)
     parts = []
     for start in range(0, len(counts), BLOCK):  # a user's draws are keyed by the user: blocks change nothing

@@ -1,1 +1,1 @@
-"""What several datasets share."""
+"""Common: formats, balancing and places that several datasets share."""

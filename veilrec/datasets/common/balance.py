@@ -92,7 +92,7 @@ def _renumbered(mask: Tensor) -> Tensor:
 
 
 def _told(log: Interactions, attribute: str, counts: Tensor, least: int, items: int) -> list[str]:
-    """Who was left out and why, as sentences; none where everybody stays."""
+    """Sentences on the users who were left out, with the reason; none where everybody stays."""
     surplus = {
         name: count - least
         for name, count in zip(log.classes[attribute], counts.tolist(), strict=True)

@@ -19,7 +19,7 @@ AGAIN = "import the dataset again"
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """What a stored dataset says about itself, without its events: name, counts, classes, report."""
+    """The description of a stored dataset, without its events: name, counts, classes, report."""
     path = folder / CARD
     try:
         card = json.loads(read(path).data)

@@ -1,4 +1,4 @@
-"""What a log looks like, in numbers and plain words: for people who have just loaded one."""
+"""A log described in numbers and plain words, for people who have just loaded it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _amounts(value: Tensor) -> dict[str, float]:
 
 
 def _shares(log: Interactions, name: str) -> dict[str, int]:
-    """How many users are in each class."""
+    """The number of users in each class."""
     codes = log.attributes[name]
     counts = torch.bincount(codes[codes >= 0], minlength=len(log.classes[name])).tolist()
     found = dict(zip(log.classes[name], counts, strict=True))

@@ -1,4 +1,4 @@
-"""What the datasets from Last.fm have in common: no times, so that the order of rows stands for them."""
+"""Common form of the datasets from Last.fm: they have no times, and the order of rows stands for them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def listened(
 
 
 def left_out(noun: str, counts: Mapping[str, int]) -> list[str]:
-    """How many rows or users were left out, by why, as sentences; nothing about none."""
+    """Sentences on how many rows or users were left out, by reason; a count of 0 is passed over."""
     told = {why: f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s" for why, count in counts.items()}
     return [f"{some} {why}: left out" for why, some in told.items() if counts[why]]

@@ -1,4 +1,4 @@
-"""What the MovieLens releases have in common: three files with fixed columns and no header."""
+"""Common form of the MovieLens releases: three files with fixed columns and no header."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class File:
 
 @dataclass(frozen=True)
 class Release:
-    """A release: the events, the users and the films, in files separated alike or not."""
+    """A release: the separators and the files of its events, users and films."""
 
     name: str
     log: tuple[str, File]

@@ -1,4 +1,4 @@
-"""Where datasets are looked for, and how published ones get there."""
+"""Places where datasets are looked for, and the download of published ones."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def located(name: str, data_dir: Path | None = None) -> Path | None:
 
 
 def published(name: str) -> Published | None:
-    """What is known about a published dataset, by its name without case and punctuation."""
+    """The entry of a published dataset, by its name without case and punctuation."""
     return next((known for key, known in PUBLISHED.items() if plain(key) == plain(name)), None)
 
 
 def by_hand(name: str) -> ByHand | None:
-    """What is known about a dataset that is not fetched, by its name without case and punctuation."""
+    """The entry of a dataset that is not fetched, by its name without case and punctuation."""
     return next((known for key, known in BY_HAND.items() if plain(key) == plain(name)), None)
 
 
