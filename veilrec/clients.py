@@ -1,4 +1,4 @@
-"""Clients: the same events, cut by device. Nothing above this file sees two devices' data at once."""
+"""Clients: a log cut by device. No module above this one sees two devices' data at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = torch.zeros(0, 0)
 
 
 class Batch(NamedTuple):
-    """What one device reads in one local step. (A NamedTuple so that `vmap` can look inside.)
+    """The examples that one device reads in one local step. (A NamedTuple so that `vmap` can look inside.)
 
     A phone has one seat; a silo that holds many users has one seat per user. Item ids are rows of the
     table the device holds: its local table in training, the whole one when it scores.
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def axes(cls, rows: int | None = 0) -> Batch:
-        """Where the client axis is, for `vmap`; without one of its own, all clients share the rows."""
+        """The place of the client axis in each field, for `vmap`; with `rows` None all clients share them."""
         return cls(rows, *[0] * (len(cls._fields) - 1))  # type: ignore[arg-type]
 
     @classmethod
@@ -81,12 +81,12 @@ class Clients:
 
     Attributes:
         log: The training events.
-        seats: ``[clients, seats]`` which user sits where; -1 is an empty seat.
+        seats: ``[clients, seats]`` the user in each seat; -1 is an empty seat.
         validation, test: ``[clients, seats]`` the items each user is tested on, -1 where there is none.
-        consents: By attribute, ``[clients, seats]``: True for those who share it openly. Whose labels an
-            *attacker* knows is another matter, unless the threat says that these are they: `threat.Threat`.
-        tags: ``[clients]`` a hash of each client's name: what its randomness is keyed by.
-        number: ``[clients]`` which client of the whole log each one is; here may be only some of them.
+        consents: By attribute, ``[clients, seats]``: True for users who share it openly. The users whose
+            labels an *attacker* knows are chosen by the threat (`lab.threat`), and may be others.
+        tags: ``[clients]`` a hash of each client's name, which keys its randomness.
+        number: ``[clients]`` the number of each client in the whole log, of which these may be some.
     """
 
     log: Interactions
@@ -117,7 +117,7 @@ class Clients:
     def silos(
         cls, split: Split, n: int, *, consent: float | Mapping[str, float] = 0.0, keys: Keys | None = None
     ) -> Clients:
-        """A few clients with many users each; who sits where is a keyed shuffle of the users.
+        """A few clients with many users each, seated by a keyed shuffle.
 
         >>> from veilrec.datasets.synthetic import synthetic
         >>> Clients.silos(synthetic(users=5, items=12).leave_one_out(), 2).seats
@@ -172,11 +172,11 @@ class Clients:
 
     @property
     def n_seats(self) -> int:
-        """How many users one client has room for."""
+        """The number of users that one client has room for."""
         return self.seats.shape[1]
 
     def name(self, client: int) -> str:
-        """What a person calls this client: the user's original id, or the number of the silo."""
+        """The name of a client for people: the user's original id, or the number of the silo."""
         return str(self.log.user_ids[int(self.seats[client, 0])]) if self.n_seats == 1 else f"silo {client}"
 
     def place_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
@@ -219,7 +219,7 @@ class Clients:
         return client * self.n_seats + self.events.seat[event], self.events.item[event]
 
     def batch(self, cohort: Tensor, *, history: int, rows: Tensor, dtype: torch.dtype) -> Batch:
-        """What is known of a cohort before any step: a batch without examples, item ids global."""
+        """A cohort's facts before any step: a batch without examples, its item ids global."""
         seats = self.seats[cohort]  # [c, seats]
         seat = seats.clamp(min=0)
         none = seats.new_zeros(len(cohort), 0)
@@ -245,7 +245,7 @@ class Clients:
 
 
 class Events(NamedTuple):
-    """The events of all clients as flat columns, and what is needed to draw untouched items quickly.
+    """The events of all clients as flat columns, with an index for drawing untouched items quickly.
 
     ``gap`` holds, within each user's block, its items in ascending order less their rank: how many
     untouched items lie below each touched one. The r-th untouched item is then ``r`` plus the number of

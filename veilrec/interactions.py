@@ -1,4 +1,4 @@
-"""Interactions: who touched what, in time order. The only data this library starts from."""
+"""Interactions: a log of users and the items they touched, in time order; all data begins as one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Interactions:
     Attributes:
         user, item: ``[events]``, sorted by user and then by time; equal times are put in the order of a
             keyed hash of the two ids, so that neither row order nor id order decides what is held out.
-        n_users, n_items: How many there are, including those without events.
-        user_ids, item_ids: The original ids, by index; what people see.
+        n_users, n_items: Numbers of users and items, including those without events.
+        user_ids, item_ids: The original ids, by index, as people see them.
         rating, time: ``[events]`` or None, as in the source.
-        attributes: What an attacker may be after, e.g. ``{"gender": [users]}``; -1 is unknown.
+        attributes: Labels that an attacker may want, e.g. ``{"gender": [users]}``; -1 is unknown.
         classes: The name of each class of each attribute, by class number.
         values: Continuous attributes, ``[users]`` float64, e.g. ages in years; NaN is unknown.
-        features: ``[users, width]`` what a device knows about its own user, if anything.
-        feature_names: One a column; ``gender=female`` is a column of a one-hot block.
+        features: ``[users, width]`` facts that a device knows about its own user, if any.
+        feature_names: Names of their columns; ``gender=female`` is a column of a one-hot block.
         texts: One title per item, where known.
-        report: What was dropped on the way in and why, as sentences.
-        name: Where the log comes from.
+        report: Sentences on the rows that were dropped while reading, and the reasons.
+        name: The source of the log.
     """
 
     user: Tensor
@@ -180,12 +180,12 @@ class Split(NamedTuple):
 
 
 def id_hashes(ids: Sequence[str]) -> Tensor:
-    """``[ids]`` a 64-bit hash of each original id: what randomness about a person is keyed by."""
+    """``[ids]`` a 64-bit hash of each original id, which keys all randomness about that person."""
     return torch.tensor([hash_text(name) for name in ids], dtype=torch.int64)
 
 
 def lots(ids: Sequence[str], *secrets: Tensor) -> Tensor:
-    """``[ids]`` what resampling is keyed by: who a person is, and something that only the data's owner has.
+    """``[ids]`` words that key resampling: hashes of a person's id and of data that only its owner has.
 
     Keyed by ids alone, the replicates in a result would be equations that anybody could solve for each user.
     """

@@ -1,1 +1,1 @@
-"""Base: what everything stands on: keys, names of weights, rows, steps, the plan, and whole files."""
+"""Base: keys, names of weights, rows, steps, the plan, and whole files, which all other rooms use."""

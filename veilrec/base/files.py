@@ -32,14 +32,14 @@ BLOCK = 1 << 20
 
 
 class Digest(NamedTuple):
-    """What a file holds, in short."""
+    """The checksum and the length of a file."""
 
     sha256: str
     bytes: int
 
 
 class Sink:
-    """Where the bytes of a new file go; it counts and hashes them on the way."""
+    """The bytes of a new file, counted and hashed on their way to the disk."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._hash, self._bytes = file, hashlib.sha256(), 0
@@ -51,7 +51,7 @@ class Sink:
         self._bytes += len(data)
 
     def digest(self) -> Digest:
-        """Of everything written so far."""
+        """The digest of all bytes written so far."""
         return Digest(self._hash.hexdigest(), self._bytes)
 
 
@@ -107,7 +107,7 @@ def sweep(folder: Path) -> None:
 
 
 def digest(path: Path, until: int | None = None) -> Digest:
-    """Of a file, or of its first bytes."""
+    """The digest of a file, or of its first bytes."""
     whole, count = hashlib.sha256(), 0
     with path.open("rb") as file:
         while block := file.read(BLOCK if until is None else min(BLOCK, until - count)):

@@ -90,7 +90,7 @@ class Keys(NamedTuple):
         return mixed(first[..., None] + torch.arange(width, device=row.device) * signed(GOLDEN))
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """In the open interval (0, 1): 23 random bits in float32, 52 in float64."""
+        """Numbers in the open interval (0, 1): 23 random bits in float32, 52 in float64."""
         return uniform_of(self.words(*shape), dtype)
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -145,8 +145,8 @@ def normal_of(words: Tensor) -> Tensor:
 def laplace_of(words: Tensor) -> Tensor:
     """Random words to Laplace numbers in float64; `Keys.laplace` says how.
 
-    Where 32 leading bits are zero the law begins anew behind them, with another word: that it ends after
-    three of them is seen once in 2¹¹² draws.
+    Where 32 leading bits are zero the law begins anew behind them, with another word. It ends after three
+    words, which is noticed once in 2¹¹² draws.
     """
     fraction, word = _fraction(words), words
     for turn in (1, 2):
@@ -158,7 +158,7 @@ def laplace_of(words: Tensor) -> Tensor:
 
 
 def _fraction(words: Tensor) -> Tensor:
-    """In the open interval (0, 1), of 48 bits."""
+    """Numbers in the open interval (0, 1), of 48 bits."""
     return _shift(words, 16).to(torch.float64).add_(0.5).mul_(2.0**-48)
 
 

@@ -1,4 +1,4 @@
-"""Names: what an attacker may be granted, read, and go by; without torch, so that help answers at once."""
+"""Names of grants, readings and protocols of attacks; without torch, so that help answers at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for weights: which part of a model they belong to, and who may see them."""
+"""Names for weights, the part of a model that each belongs to, and its scope."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
 
 
 class Rows(NamedTuple):
-    """Some rows of a table: what sparse uploads and private tables are made of.
+    """Some rows of a table, as in sparse uploads and private tables.
 
     Seen from one device ``row [r]`` and ``value [r, …]``; in a cohort both gain the client axis in
     front, and rows of -1 pad the shorter clients.
@@ -34,7 +34,7 @@ Message = dict[str, Tensor | Rows]
 
 
 class Scope(Enum):
-    """Who holds a part of the model, and who gets to look at it."""
+    """The scope of a part of the model: its holder, and those who see it."""
 
     SHARED = "shared"  # one copy; the server averages it and sends it back
     EXPOSED = "exposed"  # one copy per device, uploaded each round: seen, not averaged
@@ -43,17 +43,17 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the rest of the library must know about one part of a model.
+    """The properties of one part of a model that the rest of the library needs.
 
     Attributes:
-        scope: Who holds it and who sees it.
-        rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
+        scope: Its holder, and those who see it.
+        rows: The things that the first axis counts, if any. Rows of ``"item"`` that a device never touched
             are not copied or uploaded: on a device such a part is a local table. Of an item table that is
             PRIVATE a device keeps the rows that it ever touched; all others are as they began, which is
             zero, whatever `Recommender.initial` says, or `keyed_rows`.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
         alike: True where every device begins with the same weights: private score functions that begin apart
-            would each read the items in their own way, and little could be learned in common.
+            would each read the items in a way of its own, and little could be learned in common.
         adds: True where a gradient that is sent is the sum over the steps of a round, and no mean over its
             examples: of a network whose loss is not one of examples.
         keyed_rows: True where each row of a device's own item table begins with a draw from its keys: a

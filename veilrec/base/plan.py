@@ -1,4 +1,4 @@
-"""The plan: how much work, and in what portions."""
+"""The plan of a run: rounds, cohorts, local steps, and the sizes in which work is done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Forwards = int | Literal["each", "all"]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much work, and in what portions.
+    """The amount of work in a run, and the sizes in which it is done.
 
     Of 1,000 clients a tenth takes part in each round, and 5 passes are 50 rounds:
 
@@ -32,21 +32,21 @@ class Plan:
         cohort: Share of the clients that takes part in a round; from 2, their number.
         order: A cohort is drawn anew for each round, or everybody takes part once before anybody does again,
             dealt anew into cohorts in each pass.
-        forwards: What of a round leaves the devices' side: ``each`` upload by itself, sums over so many
-            devices, or one sum over ``all``. How a sum is kept secret is nothing that is simulated.
+        forwards: The part of a round that leaves the devices' side: ``each`` upload by itself, sums over so
+            many devices, or one sum over ``all``. The cryptography that hides them is not simulated.
         epochs: Local passes over a client's events in a round.
         batch: Events per local step; each brings its negatives along.
         negatives: Untouched items per event, drawn anew in every pass.
-        optimiser: What devices step with; the state for parts that stay on a device stays there too.
+        optimiser: Optimiser of the devices; its state for parts that stay on a device stays there too.
         lr: A rate for all parts, or by part: ``{user = 0.01, default = 0.1}``.
         evaluate_every: Rounds between two looks at the validation items.
         patience: Stop after so many looks without a better one; 0 never does.
-        chunk: Devices trained at once: memory, never results. 0 chooses what fits a cache; more on a GPU.
+        chunk: Devices trained at once; it changes memory and never results. 0 fits a cache, or fills a GPU.
         workers: Threads that train chunks side by side; they change no bit.
-        precision: Of the weights: float32, or float64 for tests.
-        keeps: Where devices' own weights lie between rounds: memory, never results. ``auto`` takes files for
-            more than a gigabyte of them, unless on a GPU.
-        budget: Stop before the round in which the ε of all of somebody's uploads together would exceed this;
+        precision: Precision of the weights: float32, or float64 for tests.
+        keeps: Place of devices' own weights between rounds: it changes memory and never results. ``auto``
+            takes files for more than a gigabyte of them, unless on a GPU.
+        budget: Stop before the round in which the ε of all uploads of any one user would exceed this number;
             0 for no budget.
     """
 
@@ -92,16 +92,16 @@ class Plan:
 
     @property
     def stepper(self) -> Stepper:
-        """How devices step."""
+        """The stepper of the devices."""
         return Stepper(self.optimiser, self.lr)
 
     def size(self, able: int) -> int:
-        """How many of so many clients take part in a round."""
+        """The number of clients that take part in a round, out of so many."""
         wanted = int(self.cohort) if self.cohort > 1 else int(self.cohort * able + 0.5)
         return min(able, max(1, wanted))
 
     def unit(self, able: int) -> int:
-        """How many rounds are one of what is counted: a round, or a pass."""
+        """The number of rounds in a unit of counting: 1, or a whole pass where passes are counted."""
         return -(-able // self.size(able)) if self.passes else 1
 
     def last(self, able: int) -> int:

@@ -54,7 +54,7 @@ def thinned(history: Tensor, keys: Keys, share: float) -> Tensor:
 
 
 def starts(count: Tensor) -> Tensor:
-    """``[c]`` where each owner's rows begin when so many of each ``[c]`` lie one after another.
+    """``[c]`` the place where each owner's rows begin when so many of each ``[c]`` lie one after another.
 
     >>> starts(torch.tensor([2, 0, 3]))
     tensor([0, 2, 2])
@@ -68,7 +68,7 @@ def within(owner: Tensor, count: Tensor) -> Tensor:
 
 
 def ragged(count: Tensor) -> tuple[Tensor, Tensor]:
-    """``[e]`` the owner of each row, so many of each ``[c]`` one after another, and its place among them.
+    """``[e]`` the owner of each row, with so many rows of each ``[c]``, and ``[e]`` its place among them.
 
     >>> ragged(torch.tensor([2, 0, 3]))
     (tensor([0, 0, 2, 2, 2]), tensor([0, 1, 0, 1, 2]))
@@ -93,7 +93,7 @@ def padded(value: Tensor, owner: Tensor, place: Tensor, count: Tensor, blank: in
 
 
 def along(number: Tensor, like: Tensor) -> Tensor:
-    """Numbers ``[c]``, ``[c, r]`` … in the shape in which they stretch over values ``[c, r, …]``.
+    """Numbers ``[c]``, ``[c, r]`` … reshaped to broadcast over values ``[c, r, …]``.
 
     >>> values = torch.ones(2, 3)
     >>> along(torch.tensor([1.0, 10.0]), values) * values
@@ -104,7 +104,7 @@ def along(number: Tensor, like: Tensor) -> Tensor:
 
 
 def filled(base: Tensor, row: Tensor, value: Tensor) -> Tensor:
-    """``[c, table, …]`` a copy of `base` with each client's rows ``[c, r]``, ``[c, r, …]``; -1 is none.
+    """``[c, table, …]`` a copy of `base` with each client's rows ``[c, r]``, ``[c, r, …]``; -1 is padding.
 
     >>> rows, values = torch.tensor([[2, -1], [0, 1]]), torch.tensor([[5.0, 0.0], [6.0, 7.0]])
     >>> filled(torch.zeros(2, 3), rows, values)

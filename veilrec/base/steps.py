@@ -31,13 +31,13 @@ def rate_of(rates: Rates, name: str) -> float:
 
 
 def every_rate(rates: Rates) -> list[float]:
-    """All that are named, whichever parts they are of."""
+    """All learning rates that are named, of any part."""
     return list(rates.values()) if isinstance(rates, Mapping) else [rates]
 
 
 @dataclass(frozen=True)
 class Stepper:
-    """One way of stepping, for tensors with the client axis first.
+    """An optimiser, for tensors with the client axis first.
 
     Two devices take one step of SGD, each along its own gradient:
 
@@ -68,7 +68,7 @@ class Stepper:
 
     @property
     def plain(self) -> bool:
-        """Whether a row whose gradient is zero stays where it is."""
+        """True if a row whose gradient is zero does not move."""
         return self.kind == "sgd" and not self.momentum
 
     def step(

@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """A tensor that is never there as a whole: some rows at a time are made when they are asked for."""
+    """A tensor too large to hold as a whole: its rows are made some at a time, as they are written."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -81,8 +81,8 @@ class Reader:
     Tensors are copies, so that they are aligned as torch aligns its own: sums may depend on that.
 
     Attributes:
-        names: In the order in which they were given to `write`.
-        notes: What else its header says.
+        names: Names of the tensors, in the order in which they were given to `write`.
+        notes: Other entries of its header.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,7 +110,7 @@ class Reader:
 
 
 def read(path: Path) -> Params:
-    """Everything in a file.
+    """All tensors of a file.
 
     Raises:
         Corrupted: Where it is no such file.
@@ -126,7 +126,7 @@ def raw(tensor: Tensor) -> memoryview:
 
 
 def header(entries: Iterable[tuple[str, Entry]], notes: Mapping[str, str] | None = None) -> tuple[bytes, int]:
-    """What stands before tensors that lie in this order, and how many bytes they are together."""
+    """The header of tensors that lie in this order, and the number of their bytes together."""
     head: dict[str, object] = {} if notes is None else {"__metadata__": dict(notes)}
     end = 0
     for name, (dtype, shape) in entries:

@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
 
 
 def _complaint(message: str, text: str) -> tuple[str, int]:
-    """What the parser says, without the place, and the line."""
+    """The parser's complaint without its place, and the line."""
     found = re.search(r"\s*\(at (?:line (\d+)|end of document).*\)$", message)
     if found is None:
         return message, 1
@@ -131,7 +131,7 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether a value of the top level is written under a header of its own."""
+    """True if a value of the top level is written under a header of its own."""
     listed = isinstance(value, list) and value and all(isinstance(entry, Mapping) for entry in value)
     return isinstance(value, Mapping) or bool(listed)
 
@@ -151,7 +151,7 @@ def _fill(table: Filled, prefix: str, values: Mapping[str, Any], comments: Mappi
 
 
 def _check(where: str, value: Any) -> None:
-    """Refuse what has no place in a recipe."""
+    """Refuse values that TOML or a recipe cannot hold."""
     if isinstance(value, float) and not math.isfinite(value):
         raise BadInput(where, f"{value} is no amount", "give a finite number")
     if not isinstance(value, bool | int | float | str | list | tuple | Mapping):
