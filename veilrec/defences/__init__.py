@@ -1,1 +1,1 @@
-"""Defences: what stands between a device and the server, one paper a file."""
+"""Defences: methods that act while a model is trained, on a device or on its uploads, one paper a file."""

@@ -37,7 +37,7 @@ ORDERS = {
 
 
 def component_of(part: str, components: Mapping[str, str]) -> str:
-    """The component of the paper's model that a part stands for: by `components`, else by its name.
+    """The component of the paper's model that a part stands for: by `components`, else by the part's name.
 
     Raises:
         BadInput: Where the name says nothing.
@@ -60,9 +60,9 @@ def component_of(part: str, components: Mapping[str, str]) -> str:
 class APM(Noisy):
     """Clip every weight to ±`clip`, then add Laplace noise: the most where attacks find the most.
 
-    What is guaranteed is guaranteed for the values, and an ε of 30 to 60 for each of them rules nothing out
-    by itself: what the noise is good for, attacks must show. With ``low = high`` all components get the same
-    noise: 60 is the paper's FixRec-min, 30 its FixRec-max. Without `high`, `low` alone says how much noise.
+    The guarantee covers values one by one, and an ε of 30 to 60 for each of them rules nothing out by itself:
+    only attacks can show the effect of the noise. With ``low = high`` all components get the same noise: 60
+    is the paper's FixRec-min, 30 its FixRec-max. Without `high`, `low` alone decides the amount of noise.
 
     >>> {part: float(APM(low=30.0).budget(part)) for part in ("user", "mlp1", "mlp2", "item")}
     {'user': 30.0, 'mlp1': 40.0, 'mlp2': 50.0, 'item': 60.0}
@@ -78,13 +78,13 @@ class APM(Noisy):
         high: ε_max, for the most resistant one; by default twice `low`, as 60 is to 30.
         order: Components from the least to the most resistant: ``section-5.7`` (user, mlp1, mlp2, item, after
             what was measured), ``equation-11`` (user, item, mlp1, mlp2), or a list of them.
-        components: The component of a part whose name does not tell: ``{part = "mlp2"}``.
+        components: The component of a part whose name does not reveal it: ``{part = "mlp2"}``.
         rows: Noise on ``all`` rows of item tables, so that whole tables go up, as in the paper; or on the
-            ``touched`` ones, whose numbers then tell what a user touched.
+            ``touched`` ones, whose numbers then reveal the items that a user touched.
         every: Noise once for each ``upload``, as §4 describes it, or after every local ``epoch``, as
             Algorithm 2 has it; a user's own vector, which the server never sends, always on its way out.
-        what: What is clipped: the ``weights`` themselves, as in the paper; their ``change`` against what was
-            received; or ``gradients``, where the protocol sends them.
+        what: The values that are clipped: the ``weights`` themselves, as in the paper; their ``change``
+            against the weights received; or ``gradients``, where the protocol sends them.
         parts: The parts that are blurred; empty for all that leave the device.
     """
 

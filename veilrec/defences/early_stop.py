@@ -28,9 +28,9 @@ class EarlyStop(Defence):
     one kept. With `rounds` it is the best look until then: let `plan.evaluate_every` divide `rounds`, so that
     the last round is one. It promises nothing formally.
 
-    To be as useful as another run, and no more, name that run as the target: a recipe then reads from it what
-    its selected state reached on the validation items, and keeps the number. Whether it was reached is told
-    by the result's `stopped`: ``defence`` where it was (or where `rounds` ended it first).
+    To be as useful as another run, and no more, name that run as the target: a recipe then reads the metric
+    that its selected state reached on the validation items, and keeps the number. The result's `stopped`
+    shows whether the target was reached: it is ``defence`` then, or where `rounds` ended training first.
 
     Beside a defence that warms up it ends nothing before the first round that is guarded.
 
@@ -42,7 +42,7 @@ class EarlyStop(Defence):
 
     Attributes:
         rounds: End after so many; 0 for no such end. If nobody says, 0 beside a target and 10 without one.
-        metric: What is compared with the target at each look at the validation items.
+        metric: The metric that is compared with the target at each look at the validation items.
         target: End where the metric is this high; 0 for no such end. In a recipe also the folder of a
             finished run: as high as there.
     """
@@ -76,5 +76,5 @@ class EarlyStop(Defence):
         return bool(self.target) and bool(history) and self._reached(history[-1])
 
     def _reached(self, row: dict[str, float]) -> bool:
-        """Whether the last round was a look, and saw the target."""
+        """True if the last round was a look, and reached the target."""
         return self.metric in row and row[self.metric] >= float(self.target)  # type: ignore[arg-type]

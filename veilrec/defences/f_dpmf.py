@@ -40,10 +40,10 @@ class FDPMF(Keeping):
     touched item, and as often as it was drawn for another.
 
     In the paper every user sends a noisy gradient for every item. Here a device uploads only the rows that it
-    names, so which rows these are stays in the clear, and fewer than n shares come together in an item; fewer
-    still where a round has only some of the clients. The paper's proof also needs user vectors of bounded
-    length, which these are not. And what is blurred is the sum: one upload, which is what our attackers read,
-    carries one share. So uploads have no formal guarantee, and the ledger says so.
+    names, so the numbers of these rows stay in the clear, and fewer than n shares come together in an item;
+    fewer still where a round has only some of the clients. The paper's proof also needs user vectors of
+    bounded length, which these are not. And the noise covers the sum alone: one upload, which our attackers
+    read, carries one share. So uploads have no formal guarantee, and the ledger says so.
 
     A hundred devices draw their shares of the noise on item 0; each coordinate of their sum is one Laplace
     number of scale λ:
@@ -64,9 +64,9 @@ class FDPMF(Keeping):
         sensitivity: Δ, by how much one label can differ: 1 for touched or not; 0 for no noise. The gradient
             of squared loss then moves by 2Δ·u, of log-loss by Δ·u. So 2Δ/ε is enough where ‖u‖₁ ≤ 1; where
             only ‖u‖₂ ≤ 1 is known, give √dim.
-        clients: Among how many the noise is split: how many clients have events, which a simulation checks
-            before training. No device can count the others, so it is a setting. With 1 each device adds noise
-            that is whole, as one must that trusts no sum.
+        clients: The number of clients with events, among whom the noise is split; a simulation checks it
+            before training. No device can count the others, so it is a setting. With 1 each device adds whole
+            noise, as a device must that trusts no sum.
     """
 
     epsilon: float = 1.0

@@ -1,4 +1,4 @@
-"""F-GERAI: blur what a user's features say, then blur what local training aims at.
+"""F-GERAI: blur a user's features, then blur the objective of local training.
 
 Paper: Zhang et al., "Graph Embedding for Recommendation against Attribute Inference Attacks", WWW 2021
 (GERAI), as the rivals F-GERAI and F-GERAI-NL of Zhang, Yuan and Yin (APM), §5.3. Neither code is public, and
@@ -40,10 +40,10 @@ class FGERAI(Keeping):
     representation, and η holds Laplace(Δ/ε) numbers that the device draws once and keeps. Since the loss of a
     step is a mean over examples, the term of a step is divided by the number of all examples of the device.
 
-    What training reads of the features is ε-locally private for one user's features as a whole. That is all
-    that is guaranteed. The touched items go into training as they are. Of the functional mechanism, which
-    perturbs every coefficient of a Taylor expansion of the loss, stage 2 keeps the first order only, and what
-    it multiplies is not bounded. So uploads have no formal guarantee, and the ledger says so.
+    The blurred features are ε-locally private for one user's features as a whole, and nothing else is
+    guaranteed. The touched items go into training as they are. Of the functional mechanism, which perturbs
+    every coefficient of a Taylor expansion of the loss, stage 2 keeps the first order only, and the vector
+    that it multiplies is not bounded. So uploads have no formal guarantee, and the ledger says so.
 
     Two people's ages and genders, before and after stage 1:
 
@@ -64,9 +64,9 @@ class FGERAI(Keeping):
         ridge: A loss with a linear term has no least value, and training runs away with it. So r·‖z‖² is
             added, with r in standard deviations of a number of η; the authors of the functional mechanism
             (Zhang et al., VLDB 2012) take 4. 0 for none.
-        numbers: In what unit numbers are told. ``unbiased``, as the mechanism has them, they lie within
+        numbers: The unit of blurred numbers. ``unbiased``, as the mechanism has them, they lie within
             ±(d/k)·C for k of d attributes, which is so much that only small learning rates survive it;
-            ``unit`` divides by that bound, which tells the same, costs no privacy, and keeps them in [−1, 1],
+            ``unit`` divides by that bound, which loses nothing, costs no privacy, and keeps them in [−1, 1],
             where features are by contract.
         features: Whether there is a stage 1; False is F-GERAI-NL. Where the data has no features, or the
             model reads none, there is nothing to blur, and stage 2 is all.

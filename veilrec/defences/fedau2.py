@@ -6,13 +6,13 @@ Acts at: attach, penalty.
 Eqs. (3) and (5) → `penalty`, Eq. (6) and the binary trigger below it → `_strength`, Eq. (10) → `Adversary`;
 `randomised` is ours, and not in the paper.
 
-The adversary is trained by everybody on the own label and averaged like the recommender. Its gradient leaves
-the device, and with it what it tells of the label: see `attacks/idlg.py`. It also tells the user's vector, to
-the last digit: a column of the first matrix's gradient, divided by that of its bias, is the vector, whatever
-noise the last layer draws (`attacks/recovered.py`). A private vector is not private with the defence.
+Every device trains the adversary on its user's label, and the server averages it like the recommender. Its
+gradient leaves the device. It reveals the label (`attacks/idlg.py`) and, to the last digit, the user's
+vector: a column of the first matrix's gradient, divided by that of its bias, is the vector, whatever noise
+the last layer draws (`attacks/common/recovered.py`). A private vector is not private with this defence.
 
-The reversed gradient moves what the user's vector is made of. Where that is private it stays on the device;
-on FedVAE it goes up within the gradient of the encoder.
+The reversed gradient moves the weights that make the user's vector. Where these are private they stay on the
+device; of FedVAE they go up within the gradient of the encoder.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ NAME = "fedau2"  # of the part that holds a device's key, where labels are drawn
 class FedAU2(Keeping):
     """Train an adversary on the user's vector, and the vector against the adversary.
 
-    It promises nothing formally. With `head = "dsvae"` an upload still tells the label more often than not:
+    The defence promises nothing formally. With `head = "dsvae"` an upload mostly reveals the label still:
     a row of the adversary's gradient has the sign of (p − y) ε₁, and ε₁ is below 0 in Φ(−1/√λ) of the draws,
     24 % at λ = 2. Over several uploads of one user the draws average out.
 
-    With `label_epsilon` a user does not always say the true label, and keeps to what was said: randomised
-    response, drawn once for each user and attribute. All that the defence does with a label it does with that
-    one. So whoever has all uploads of all rounds has it at best, and not the truth: ε-local privacy of the
-    label of an attribute; the ε of several add up, and so do those of another federation, or of a store that
-    is made anew, where labels are drawn again. It promises nothing of what events, user vectors, features or
-    other defences tell of the attribute, and the ledger, which counts noise on uploads, does not know of it.
-    It costs unlearning: where the adversary guesses the truth and another label was said, `sut` leaves the
-    user alone, and the other triggers push from what was said, which of two classes is towards the truth.
+    With `label_epsilon` a user's label is replaced by randomised response, drawn once for each user and
+    attribute, and the defence uses the drawn label alone. All uploads of all rounds together reveal at best
+    that label: ε-local privacy of the label of one attribute. The ε of several attributes add up, and so do
+    those of another federation, or of a store that is made anew, where labels are drawn again. Nothing is
+    promised of the events, user vectors, features or other defences, which may reveal the attribute, and the
+    ledger, which counts noise on uploads, does not know of it. It costs unlearning: where the adversary
+    guesses the truth and another label was drawn, `sut` leaves the user alone, and the other triggers push
+    away from the drawn label: with two classes, towards the truth.
 
     >>> from veilrec.models.fedmf import FedMF
     >>> model = FedMF(3, dim=2)
@@ -76,17 +76,17 @@ class FedAU2(Keeping):
         trigger: When a user unlearns: ``sut``, while the adversary is right about the user; ``continuous``,
             by Eq. (6), with a reversed gradient of length λτ; ``global``, always; ``pretrain``, always, after
             some rounds in which the adversary learns alone.
-        pretrain: How many rounds these are.
+        pretrain: The number of these rounds.
         tau: τ of Eq. (6).
-        head: What hides the label in the adversary's gradient: see `Adversary`.
+        head: The last layer of the adversary, which hides the label in its gradient: see `Adversary`.
         variance: λ of Eq. (10), of ε₁.
         hidden: Width of the adversary's hidden layer.
         each: The adversary's term once in a round, in its first step, or in every step. Under a protocol of
             gradients it is sent whole, however many steps there are.
-        attributes: What is unlearned, each by an adversary of its own; empty for all that the data has.
+        attributes: Attributes to unlearn, each by an adversary of its own; empty for all that the data has.
         label_epsilon: ε of randomised response: of C classes a user says the true one with probability
             e^ε / (e^ε + C − 1), and all others are alike; not given, the true one always. At 0 what is said
-            tells nothing, but that there is a label.
+            reveals nothing, except that there is a label.
     """
 
     strength: float = 1.0
@@ -142,7 +142,7 @@ class FedAU2(Keeping):
         return self.weight * loss
 
     def _vector(self, model: Recommender, device: Device) -> Tensor:
-        """``[seats, dim]`` em; once a round, its slope by what is only measured is whole, and no share."""
+        """``[seats, dim]`` em. Once a round, its gradient is divided by the step's share, and so sent whole."""
         if self.each == "step" or device.share is ONE:
             return model.represent(device.batch)
         names = {n for n in model.names(Scope.SHARED) if not part_of(n).startswith(PART)}
@@ -163,7 +163,7 @@ class FedAU2(Keeping):
         return self.strength * (round >= self.pretrain).to(user.dtype).expand(len(user))
 
     def _adversaries(self, model: Recommender, device: Device) -> Iterator[tuple[Adversary, Tensor, Keys]]:
-        """Each with the labels ``[seats]`` that are said: nothing but this reads the true ones."""
+        """Each adversary with the labels ``[seats]`` it learns; only this function reads the true ones."""
         for name, label in device.batch.attributes.items():
             part, mine = part_named(PART, name), not self.attributes or name in self.attributes
             if mine and part in model.parts:  # in a chain, another's may say other labels
@@ -171,14 +171,14 @@ class FedAU2(Keeping):
                 yield adversary, self._said(model, part, label, adversary.classes), device.keys.fold(part)
 
     def _said(self, model: Recommender, part: str, label: Tensor, classes: int) -> Tensor:
-        """``[seats]`` by the key that the device keeps: the same in every step of every round."""
+        """``[seats]`` the labels drawn with the device's kept key: the same in every step of every round."""
         if self.label_epsilon is None:
             return label
         return randomised(label, classes, self.label_epsilon, kept_keys(model, NAME).fold(part))
 
 
 def randomised(label: Tensor, classes: int, epsilon: float, keys: Keys) -> Tensor:
-    """``label [seats]`` after randomised response; who has none, -1, has none after.
+    """``label [seats]`` after randomised response; -1, for no label, stays -1.
 
     A label stays with probability e^ε / (e^ε + C − 1), and is each other class with 1 / (e^ε + C − 1).
     """
@@ -193,5 +193,5 @@ def _logits(adversary: Adversary, user: Tensor, keys: Keys) -> Tensor:
 
 
 def _cross_entropy(adversary: Adversary, user: Tensor, label: Tensor, keys: Keys) -> Tensor:
-    """``[seats]``, of whoever has a label."""
+    """``[seats]`` the cross-entropy; of a user without a label it means nothing."""
     return F.cross_entropy(_logits(adversary, user, keys), label.clamp(min=0), reduction="none")

@@ -35,8 +35,8 @@ class FedNews(Laplace):
             what APM tries (0.017 to 0.033).
         epsilon: Instead of `scale`, the ε of each single coordinate of each upload: λ = 2·clip/ε.
         rows: Noise on ``all`` rows of item tables, so that whole tables go up, or on the ``touched`` ones.
-        what: What is clipped: the ``weights`` themselves; their ``change`` against what was received; or
-            ``gradients``, where the protocol sends them.
+        what: The values that are clipped: the ``weights`` themselves; their ``change`` against the weights
+            received; or ``gradients``, where the protocol sends them.
         parts: The parts that are blurred; empty for all that leave the device.
     """
 

@@ -26,8 +26,8 @@ SCALE = 0.035  # about √2 times the 0.025 of `laplace`: the same variance. The
 class Gaussian(Noisy):
     """Clip every value to ±`clip`, or the whole upload to that norm, then add Gaussian noise.
 
-    What is guaranteed is guaranteed for the values. A number of examples that is sent leaves as it is, and so
-    do the numbers of the rows under ``rows = "touched"``, which tell what a user touched.
+    The guarantee covers the values alone. A number of examples that is sent leaves as it is, and so do the
+    numbers of the rows under ``rows = "touched"``, which reveal the items that a user touched.
 
     An upload of norm 5 is scaled to norm 1, and the ε of its noise is declared:
 
@@ -53,9 +53,9 @@ class Gaussian(Noisy):
         clip_by: Whether each ``value`` is clipped or the ``norm`` of them all.
         rows: Noise on the ``touched`` rows of item tables, or on ``all``: then whole tables go up, of which
             the untouched rows are as they were received, or zero where gradients are sent.
-        what: What is clipped: the ``weights`` themselves; their ``change`` against what was received, which
-            is what a norm should be taken of; or ``gradients``, where the protocol sends them. A user's own
-            vector is received from nobody and always clipped itself.
+        what: The values that are clipped: the ``weights`` themselves; their ``change`` against the weights
+            received, which suits a norm; or ``gradients``, where the protocol sends them. A user's own vector
+            is received from nobody and always clipped itself.
         parts: The parts that are blurred; empty for all that leave the device.
     """
 

@@ -26,8 +26,8 @@ SCALE = 0.025  # in the middle of what APM tries (0.017 to 0.033)
 class Laplace(Noisy):
     """Clip every value to ±`clip`, then add Laplace noise.
 
-    What is guaranteed is guaranteed for the values. A number of examples that is sent leaves as it is, and so
-    do the numbers of the rows under ``rows = "touched"``, which tell what a user touched.
+    The guarantee covers the values alone. A number of examples that is sent leaves as it is, and so do the
+    numbers of the rows under ``rows = "touched"``, which reveal the items that a user touched.
 
     >>> import torch
     >>> from veilrec.base.keys import Keys
@@ -54,9 +54,9 @@ class Laplace(Noisy):
         epsilon: Instead of `scale`, the ε of each single coordinate of each upload: λ = 2·clip/ε.
         rows: Noise on the ``touched`` rows of item tables, or on ``all``: then whole tables go up, of which
             the untouched rows are as they were received, or zero where gradients are sent.
-        what: What is clipped: the ``weights`` themselves, as APM does; their ``change`` against what was
-            received, which is small, so that a small `clip` costs little; or ``gradients``, where the
-            protocol sends them. A user's own vector is received from nobody and always clipped itself.
+        what: The values that are clipped: the ``weights`` themselves, as APM does; their ``change`` against
+            the weights received, which is small, so that a small `clip` costs little; or ``gradients``, where
+            the protocol sends them. A user's own vector is received from nobody and always clipped itself.
         parts: The parts that are blurred; empty for all that leave the device.
     """
 

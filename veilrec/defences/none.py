@@ -1,4 +1,4 @@
-"""None: no defence at all. What everything else is compared with.
+"""None: no defence at all, with which every defence is compared.
 
 Paper: none.
 Acts at: nothing.

@@ -1,4 +1,4 @@
-"""PARD: a user's vector in two, one that leaves and tells nothing of attributes, and one that stays and may.
+"""PARD: a user's vector in two, one uploaded without attributes, and one that stays and may carry them.
 
 Paper: Zhao et al., "Privacy-Aware Representation Decoupling in Federated Recommendation against Attribute
 Inference Attacks".
@@ -7,10 +7,10 @@ Acts at: attach, publish, helper_loss, penalty.
 `publish`; Eq. (37) → `helper_loss`; Eq. (38) → `penalty`; what is uploaded (§III-D) follows from the scopes.
 
 Where the paper and its public code differ, the paper is the default; `reference` is the code. Three things
-are neither: Eqs. (24) to (28) print a minimum where Eq. (23) says maximise I(z^re; μ), which is what is done;
-Eqs. (21), (30), (34) and (36) are sums over rows and here means, so that a learning rate does not hang on how
-much data there is; and the user vector is averaged by Eq. (5) and Algorithm 1, which leaves nothing of it, so
-that it is only collected unless `average_user` asks for what is printed.
+follow neither: Eqs. (24) to (28) print a minimum where Eq. (23) says maximise I(z^re; μ), as is done here;
+Eqs. (21), (30), (34) and (36) are sums over rows and here means, so that a learning rate does not depend on
+the amount of data; and the user vector is averaged by Eq. (5) and Algorithm 1, which leaves nothing of it, so
+that it is only collected unless `average_user` asks for the printed form.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class PARD(Defence):
-    """z_u^ir is uploaded and kept from telling attributes; z_u^re and the predictor stay and carry them.
+    """Upload z_u^ir, trained to reveal no attribute; z_u^re and the predictor stay and carry attributes.
 
-    Estimators on each device learn from D_pub, which is what consenting users post: what a user's vectors
-    tell (``ir`` of what is uploaded, which has the user's own row besides, and ``FP`` of z_u^re), and what
-    z_u^re a value stands for (``IP``). The vectors are then trained against ``ir`` and with the others.
+    Estimators on each device learn from D_pub, the posts of consenting users. ``ir`` guesses attributes from
+    the uploaded vector, and learns from the user's own row besides; ``FP`` guesses them from z_u^re; ``IP``
+    guesses z_u^re from an attribute's value. The vectors are trained against ``ir`` and with the others.
 
     `plan.lr` of `user` must be far below that of `user_re`, a thirtieth in papers/pard. At one rate for both,
     z_u^ir runs from its own estimator in a direction that its label chooses, and becomes a function of the
-    label: it then tells more than a vector that nobody guards.
+    label: it then reveals more than a vector that nobody guards.
 
     A device knows its user's labels whether they are shared or not, and Eqs. (16), (29) and (33) use them:
-    consent decides what is posted, not what is read at home. So what a device uploads does depend on labels
-    that its user keeps, by design: it is pushed to where they are hard to guess. Of that nothing is proved.
+    consent decides about posts, not about reading at home. So an upload depends on labels that its user does
+    not share, by design: z_u^ir is pushed to where they are hard to guess. Nothing is proved of that.
 
     Whoever posts gives away z_u^ir, z_u^re, the mean of their item vectors and their labels, without noise.
     z_u^re is trained to carry all guarded attributes at once, so only those post who share every one of them.
@@ -129,7 +129,7 @@ class PARD(Defence):
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
-        """How estimators step."""
+        """The steps of the estimators."""
         plain = HelperSteps(self.estimator_lr, MOMENTUM, CLIP)
         return replace(plain, every=2, after=self.warm_up, times=3) if self.reference else plain
 
@@ -150,7 +150,7 @@ class PARD(Defence):
         return posts | {LABEL + name: batch.attributes[name] for name in _estimators(model).classes}
 
     def asks(self, model: Recommender) -> Sequence[str]:
-        """All that it guards: z_u^re tells each of them."""
+        """All guarded attributes, since z_u^re reveals each of them."""
         return tuple(_estimators(model).classes)
 
     def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
@@ -191,7 +191,7 @@ class PARD(Defence):
         return loss + distance(weights, taught.re, taught.label, squared=self.reference)  # Eq. (34)
 
     def _drop(self, device: Device, which: str) -> Callable[[Tensor], Tensor] | None:
-        """What the last hidden layer of an estimator goes through while it learns; None for nothing."""
+        """The dropout of an estimator's last hidden layer while it learns; None for no dropout."""
         keys = device.keys.fold("dropout").fold(which)
         return partial(dropped, keys=keys, share=DROPPED) if self.reference else None
 

@@ -6,9 +6,9 @@ Acts at: attach, helper_loss, penalty.
 
 Users who consent to share an attribute train its discriminator on their own vector and label, and the server
 averages it over them. A user who does not consent leaves it as it came, so that what goes up is what came
-down: it tells that the user keeps the attribute (or has no label), and nothing about the label, which is
-never read. What is called a filter there is, as in its code, no network of its own: the penalty acts on what
-stands for the user in the scores, which with `FedLightGCN` is the user's vector averaged with its items'.
+down: it reveals that the user does not share the attribute (or has no label), and nothing of the label, which
+is never read. The paper's filter is, as in its code, no network of its own: the penalty acts on the vector
+that stands for the user in the scores, which with `FedLightGCN` is the user's averaged with its items'.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SLOPE = 0.2  # of the leaky ReLU
 
 
 class Guess(NamedTuple):
-    """What the discriminator of an attribute makes of a device's users."""
+    """The guesses that the discriminator of an attribute makes about a device's users."""
 
     logits: Tensor  # [seats, classes]
     label: Tensor  # [seats], -1 unknown
@@ -65,7 +65,7 @@ class UCFedRec(Defence):
         strength: λ, the weight of KL(guess ‖ uniform) in the loss of those who do not consent.
         hidden: Widths of a discriminator's hidden layers; the authors' are deeper and have dropout.
         lr: Rate of the discriminators' own SGD; in the authors' code a twentieth of the recommender's.
-        attributes: What is protected; empty for all that the data has.
+        attributes: Attributes to protect; empty for all that the data has.
     """
 
     strength: float = 1.0
@@ -97,7 +97,7 @@ class UCFedRec(Defence):
         return model
 
     def asks(self, model: Recommender) -> Sequence[str]:
-        """All that it protects: without somebody who shares it, a discriminator learns nothing."""
+        """All protected attributes: a discriminator learns nothing unless somebody shares its attribute."""
         return tuple(guarded(model, self.attributes))
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:

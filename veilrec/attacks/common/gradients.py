@@ -143,5 +143,5 @@ def slope_of(public: Public, part: str, name: str, exchange: Exchange) -> Tensor
 
 
 def _rate(public: Public, part: str) -> float | None:
-    """What an update is a multiple by; helpers step with a rate of their own, which nobody announces."""
+    """The rate that scales an update; None for helpers, which step with a rate that nobody announces."""
     return None if public.model.parts[part].helper else public.rate

@@ -1,1 +1,1 @@
-"""What several defences share."""
+"""Common: adversaries, estimators and kept noise that several defences share."""
