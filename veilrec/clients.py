@@ -60,6 +60,7 @@ class Clients:
             *attacker* knows is another matter, unless the threat says that these are they: `threat.Threat`.
         tags: ``[clients]`` a hash of each client's name: what its randomness is keyed by.
         number: ``[clients]`` which client of the whole log each one is; here may be only some of them.
+        people: ``[users]`` which user of the whole log each one is.
     """
 
     log: Interactions
@@ -69,6 +70,7 @@ class Clients:
     consents: Mapping[str, Tensor]
     tags: Tensor
     number: Tensor
+    people: Tensor
 
     @classmethod
     def phones(
@@ -108,7 +110,9 @@ class Clients:
         taken = seats >= 0
         consents = {name: (draw < share.get(name, 0.0))[seats] & taken for name in log.attributes}
         validation, test = (torch.where(taken, held[seats], -1) for held in (split.validation, split.test))
-        return cls(log, seats, validation, test, consents, tags, torch.arange(len(seats)))
+        return cls(
+            log, seats, validation, test, consents, tags, torch.arange(len(seats)), torch.arange(log.n_users)
+        )
 
     def only(self, clients: Tensor) -> Clients:
         """Some of the clients ``[c]``, ascending, with the log of their users alone; all items stay."""
@@ -124,6 +128,7 @@ class Clients:
             consents={name: given[clients] for name, given in self.consents.items()},
             tags=self.tags[clients],
             number=self.number[clients],
+            people=self.people[users],
         )
 
     def __len__(self) -> int:

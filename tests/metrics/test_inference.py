@@ -90,6 +90,9 @@ def cases(count: int = 1000) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         yield torch.tensor(truth), torch.tensor(scores), torch.tensor(weight, dtype=torch.uint8)
 
 
+Metric = Callable[..., Tensor]
+
+
 def judged(name: str) -> Metric:
     """A metric of guesses ``[n]``, as the judge gives it of scores: ``[b]``, or ``[1]`` without weights."""
 
