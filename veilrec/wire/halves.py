@@ -63,26 +63,31 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
     Raises:
         BadInput: Where something in them is not declared, or is not what it should be.
     """
-    declared = protocol.partial_schema(model, letter)
-    told = codec.names_of(data)
+    declared, told = protocol.partial_schema(model, letter), codec.names_of(data)
     schema = {PARTIAL + name: spec for name, spec in declared.items() if PARTIAL + name in told}
     schema |= {name: Spec((), torch.float64, kind="count") for name in ROW.values()}
     found = codec.decode(data, schema, sender="fold", rest=True)
-    partial = {n.removeprefix(PARTIAL): v for n, v in found.items() if n.startswith(PARTIAL)}
+    partial = _partial(found, declared, dense=protocol.partial_is_sum)
+    rest = _tensors({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
+    values = {name: value for name, value in _under(rest, POSTS).items() if POSTS + name != OWNER}
+    if values:
+        codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
+    row = {name: float(rest[place]) for name, place in ROW.items()}
+    return Fold(partial, Posts(rest[OWNER], values), row, _seen(rest), tuple(rest[GROUPS].tolist()))
+
+
+def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
+    """The protocol's own part of a fold; of sums, whole tables."""
+    partial = {name.removeprefix(PARTIAL): value for name, value in found.items() if name.startswith(PARTIAL)}
     if odd := partial.keys() - declared.keys():
         raise BadInput("fold", f"undeclared {sorted(odd)[0]!r}", "send only what the protocol declares")
-    if protocol.partial_is_sum:
-        partial = {name: _dense(value, declared[name]) for name, value in partial.items()}
-    rest = _tensors({n: v for n, v in found.items() if not n.startswith(PARTIAL)})
-    values = {n: v for n, v in _under(rest, POSTS).items() if POSTS + n != OWNER}
-    owner = rest[OWNER]
-    if values:
-        codec.check({**values}, posts, lead=(len(owner),), sender="post")
-    row = {name: float(rest[place]) for name, place in ROW.items()}
-    seen = {
-        tag: _under(rest, f"{SEEN}{tag}/") for tag in {n.split("/")[1] for n in rest if n.startswith(SEEN)}
-    }
-    return Fold(partial, Posts(owner, values), row, seen, tuple(rest[GROUPS].tolist()))
+    return {name: _dense(value, declared[name]) for name, value in partial.items()} if dense else partial
+
+
+def _seen(rest: Params) -> dict[str, Params]:
+    """What watches have found, by their tags."""
+    tags = {name.split("/")[1] for name in rest if name.startswith(SEEN)}
+    return {tag: _under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
 
 
 def _sparse(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
