@@ -65,7 +65,7 @@ def defence(name: str, *options: str) -> str:
 
 APM = defence("APM", "low = 30", "high = 60", 'rows = "all"')
 LAPLACE = defence("Laplace", "clip = 0.3", "scale = 0.01")
-PARD = defence("PARD", "estimator_every = 2", 'attributes = ["gender", "age"]', "head = [8]")
+PARD = defence("PARD", 'attributes = ["gender", "age"]', "head = [8]")
 UC = defence("UCFedRec", "hidden = [8]")
 FEDAU2 = defence("FedAU2", "strength = 0.1", "hidden = 8", 'attributes = ["gender"]', 'head = "dsvae"')
 POSTHOC = defence("GaussianPosthoc", "parts = { user = 0.5, item = 0.1 }")

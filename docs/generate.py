@@ -19,6 +19,7 @@ KINDS = {
     "models": "Recommenders, seen from one device. A recipe names one under `[model]`.",
     "protocols": "What crosses the wire and what becomes of it there. A recipe names one under `[protocol]`.",
     "defences": "What acts on the way. A recipe names any number under `[[defence]]`, in order.",
+    "erasers": "What acts after training. A recipe names any number under `[[eraser]]`, in order.",
     "attacks": "What reads the transcript. A recipe names any number under `[[attack]]`.",
 }
 NOTES = re.compile(r"^(Papers?|Acts at): (.+)$")

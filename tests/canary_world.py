@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -15,13 +15,16 @@ import torch
 from torch import Tensor
 
 from tests.canary import Canaries, Found
+from veilrec import node
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope
+from veilrec.engine import fleet
+from veilrec.engine.local import Task
+from veilrec.engine.respond import Answer, Chunk, respond
 from veilrec.interactions import Interactions
-from veilrec.protocol import State
-from veilrec.rounds import Federation
+from veilrec.model import Recommender
 from veilrec.wire import codec
-from veilrec.wire.uploads import Posts, Sent, Uploads
+from veilrec.wire.uploads import Letter
 
 USERS, ITEMS = 41, 97  # no other count in a result is the number of users
 ALPHABET = "ghijklmnopqrstuvwxyz"  # no hex digit: no checksum looks like an id
@@ -108,37 +111,41 @@ class Spy:
     messages: dict[str, bytes] = field(default_factory=dict)
     spares: frozenset[int] = frozenset()
     apart: frozenset[str] = frozenset()
+    posted: dict[int, set[int]] = field(default_factory=dict)
 
-    def see(
-        self, fed: Federation, sent: Sent, state: State, own: Params, done: tuple[Sent, Uploads, Params]
-    ) -> None:
+    def see(self, model: Recommender, sent: Letter, own: Params, answer: Answer) -> None:
         """One chunk of one round."""
-        _, uploads, kept = done
+        uploads, kept = answer.uploads, answer.kept
         cohort = uploads.cohort.tolist()
         number = len(self.messages)
-        public = self._open(state.posts, f"sent in letter {number}")
+        public = self._open(sent.posts, self._posters(sent.round), f"sent in letter {number}")
         letter: Message = {**sent.all, **{f"post/{n}": v for n, v in public.items()}}
         self.messages[f"letter {number}"] = codec.encode(letter)
         for k, client in enumerate(cohort):
-            self.messages[f"upload {number} of client {client}"] = codec.encode(codec.one(uploads.message, k))
-        posted = self._open(uploads.posts, f"posted in {number}")
+            self.messages[f"upload {number} of client {client}"] = codec.encode(codec.one(uploads.values, k))
+        posted = self._open(uploads.posts.values, uploads.posts.owner.tolist(), f"posted in {number}")
+        self.posted.setdefault(sent.round, set()).update(uploads.posts.owner.tolist())
         for k, owner in enumerate(uploads.posts.owner.tolist()):
             post: Message = {name: value[k] for name, value in posted.items()}
             self.messages[f"post {number} of {owner}"] = codec.encode(post)
-        private = set(fed.model.names(Scope.PRIVATE))
+        private = set(model.names(Scope.PRIVATE))
         counted = [k for k, client in enumerate(cohort) if client not in self.spares]
         people = [cohort[k] for k in counted]
-        for held in ([own] if state.round == 0 else []) + [kept]:
+        for held in ([own] if sent.round == 0 else []) + [kept]:
             for name, value in held.items():
                 if name.rpartition("/")[2] in private and value.is_floating_point():
                     self.canaries.numbers(f"{name} (message {number})", _flat(value)[counted], people)
 
-    def _open(self, posts: Posts, when: str) -> Params:
+    def _posters(self, round: int) -> list[int]:
+        """Whose posts go out with the letter of a round: all that were posted in rounds before."""
+        return sorted({owner for at, owners in self.posted.items() if at < round for owner in owners})
+
+    def _open(self, posts: Params, owners: Iterable[int], when: str) -> Params:
         """Some posts less those that are kept apart."""
-        for name in self.apart & posts.values.keys():
-            for owner, value in zip(posts.owner.tolist(), posts.values[name], strict=True):
+        for name in self.apart & posts.keys():
+            for owner, value in zip(owners, posts[name], strict=True):
                 self.messages[f"{name} {when} of {owner}"] = codec.encode({name: value})
-        return {name: value for name, value in posts.values.items() if name not in self.apart}
+        return {name: value for name, value in posts.items() if name not in self.apart}
 
 
 def _flat(value: Tensor) -> Tensor:
@@ -148,15 +155,15 @@ def _flat(value: Tensor) -> Tensor:
 @contextmanager
 def spying(canaries: Canaries, spares: Sequence[int] = (), apart: Sequence[str] = ()) -> Iterator[Spy]:
     """While it lasts, no device answers unseen."""
-    spy, respond = Spy(canaries, spares=frozenset(spares), apart=frozenset(apart)), Federation.respond
+    spy = Spy(canaries, spares=frozenset(spares), apart=frozenset(apart))
 
-    def seen(fed: Federation, sent: Sent, state: State, own: Params, *rest: Any) -> Any:
-        before = {name: value.clone() for name, value in own.items()}
-        done = respond(fed, sent, state, own, *rest)
-        spy.see(fed, sent, state, before, done)
-        return done
+    def seen(task: Task, chunk: Chunk, *rest: Any) -> Answer:
+        before = {name: value.clone() for name, value in chunk.kept.items()}
+        answer = respond(task, chunk, *rest)
+        spy.see(task.model, chunk.letter, before, answer)
+        return answer
 
-    with patch.object(Federation, "respond", seen):
+    with patch.object(fleet, "respond", seen), patch.object(node, "respond", seen):
         yield spy
 
 

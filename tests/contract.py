@@ -69,9 +69,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "Laplace": [{"rows": "all", "what": "change", "clip": 0.1, "epsilon": 20.0}],
     "Gaussian": [{"clip_by": "norm", "what": "change", "scale": 0.01, "parts": ("item", "mlp1")}],
     "PARD": [
-        {"join": "add", "ip": "own", "distance": "mean_square", "reads": "positives", "public_share": 1.0},
+        {"join": "add", "ip": "own", "reads": "positives", "public_share": 1.0},
         {"average_user": True, "attributes": ("gender",)},
-        {"estimator_passes": 2, "estimator_dropout": 0.5},
+        {"reference": True, "fp": "both"},
     ],
     "FedAvg": [
         {"weigh": "touched"},

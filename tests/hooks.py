@@ -188,15 +188,6 @@ class StopAfter(Defence):
 
 
 @dataclass(frozen=True)
-class Repair(Defence):
-    """More rounds in which only the user vectors move, then an item table of zeros."""
-
-    def unlearn(self, state: State, federation: Federation) -> State:
-        state = federation.run(state, rounds=2, trains={"user"})
-        return replace(state, server={name: weight * 0 for name, weight in state.server.items()})
-
-
-@dataclass(frozen=True)
 class Everywhere(Defence):
     """Counts its calls and changes nothing."""
 
@@ -237,10 +228,6 @@ class Everywhere(Defence):
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
         self.calls["stop"] += 1
         return False
-
-    def unlearn(self, state: State, federation: Federation) -> State:
-        self.calls["unlearn"] += 1
-        return state
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veilrec.metrics.measures import Measure
 from veilrec.result import Result, Utility
 
 PROTOCOL = "leave-one-out by time; candidates: all untouched items; ties by expectation"
@@ -17,6 +18,12 @@ FAMILIES = ["boosting", "linear", "neighbours", "neural"]
 def spread(value: float, width: float = 0.01, count: int = 200, seed: int = 0) -> list[float]:
     """Replicates around a value; the same resamples of users for everyone with the same `seed`."""
     return (value + width * np.random.default_rng(seed).normal(size=count)).tolist()
+
+
+def ends(found: Measure | None) -> tuple[float, float, float]:
+    """The number and its interval."""
+    assert found is not None
+    return found.value, found.low, found.high
 
 
 def measured(value: float, replicates: Sequence[float]) -> dict[str, float]:

@@ -124,6 +124,13 @@ def test_an_empty_seat_consents_to_nothing(checkerboard: Interactions) -> None:
     assert torch.equal(clients.consents["gender"], clients.seats >= 0)
 
 
+def test_everybody_has_a_place(checkerboard: Interactions) -> None:
+    users = torch.arange(checkerboard.n_users).flip(0)
+    for clients in (phones(checkerboard), silos(checkerboard, 5, 0.0)):
+        client, seat = clients.place_of(users)
+        assert torch.equal(clients.seats[client, seat], users)
+
+
 def test_tags_follow_names_and_not_places() -> None:
     log = log_of(*((u, i, i) for u in range(4) for i in range(4)))
     clients = phones(log)

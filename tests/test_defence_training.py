@@ -88,7 +88,7 @@ def test_each_pass_draws_anew_and_the_first_from_the_keys_of_the_step(chunk: int
     fed = federation(clients, FedMF(40, dim=4), None, Lucky(), batch=5, chunk=chunk)
     found = held(fed, run(fed))["probe"]
     for client, steps in enumerate((1, 1, 2, 3)):
-        own, total = Keys(fed.client_keys(torch.tensor([client]), 0).value[0]), torch.zeros(2)
+        own, total = Keys(fed.fleet.client_keys(torch.tensor([client]), 0).value[0]), torch.zeros(2)
         for keys in (own.fold("step").fold(step) for step in range(steps)):
             total = total + keys.normal(2) + sum(keys.fold("pass").fold(k).normal(2) for k in (1, 2))
         assert largest(found[client], total) < 1e-5
@@ -170,7 +170,7 @@ def test_noise_after_an_epoch_is_each_clients_own() -> None:
     first, second = (held(f, run(f))["user"] for f in (one_by_one, together))
     assert torch.equal(first, second)
     assert len({round(float(u[0, 0]), 5) for u in first}) == 24
-    keys = together.client_keys(everyone(together), 0)
+    keys = together.fleet.client_keys(everyone(together), 0)
     expected = sum(keys.fold("after").fold(e).fold("user").normal(1, 4) for e in range(2))
     assert largest(first, held(together, together.start())["user"] + expected) < 1e-5
 
@@ -185,7 +185,7 @@ def test_noise_on_an_upload_is_what_the_keys_say(chunk: int) -> None:
     state, seen = uploads_of(fed)
     total, count = torch.zeros(24, 4, dtype=torch.float64), 24
     for client, (exchange, place) in seen.items():
-        keys = Keys(fed.client_keys(torch.tensor([client]), 0).value[0]).fold("upload")
+        keys = Keys(fed.fleet.client_keys(torch.tensor([client]), 0).value[0]).fold("upload")
         upload = one(exchange.received.values, place)
         rows, user = upload["item"], upload["user"]
         assert isinstance(rows, Rows)

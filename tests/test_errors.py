@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veilrec.errors import BadInput, ClientFailed, Corrupted, NotEnough, VeilrecError, nearest
+from veilrec.errors import BadInput, ClientFailed, Corrupted, VeilrecError, nearest
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_the_line(error: VeilrecError, text: str) -> None:
 
 
 def test_exit_codes() -> None:
-    assert [e.code for e in (VeilrecError, BadInput, NotEnough, Corrupted)] == [1, 2, 3, 4]
+    assert [e.code for e in (VeilrecError, BadInput, Corrupted)] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -331,15 +331,16 @@ def test_the_recipe_is_stored_as_it_was_written(tmp_path: Path) -> None:
         small(1).run(tmp_path / "run", recipe=Kept(seed=6), resume=True)
 
 
-def cells(*seeds: int) -> list[Cell]:
-    def make(seed: int) -> Experiment:
-        return replace(small(2), seed=seed)
+def cells(*seeds: int) -> list[Cell[None]]:
+    return [Cell(f"seed={seed}", {"seed": seed}, None) for seed in seeds]
 
-    return [Cell(f"seed={seed}", partial(make, seed), {"seed": seed}) for seed in seeds]
+
+def make(cell: Cell[None]) -> Experiment:
+    return replace(small(2), seed=cell.settings["seed"])
 
 
 def test_cells_are_ordinary_runs(tmp_path: Path) -> None:
-    results = run_cells(cells(0, 1), tmp_path / "all")
+    results = run_cells(cells(0, 1), make, tmp_path / "all")
     alone = replace(small(2), seed=1).run(tmp_path / "alone")
     assert results["seed=1"].files == alone.files
     assert Result.load(tmp_path / "all" / "seed=0") == results["seed=0"]
@@ -350,7 +351,7 @@ def test_cells_are_ordinary_runs(tmp_path: Path) -> None:
 
 
 def test_cells_are_resumed(tmp_path: Path) -> None:
-    whole = run_cells(cells(0, 1, 2), tmp_path / "whole")
+    whole = run_cells(cells(0, 1, 2), make, tmp_path / "whole")
     told: list[str] = []
 
     def tell(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
@@ -359,21 +360,21 @@ def test_cells_are_resumed(tmp_path: Path) -> None:
             raise Crash
 
     with pytest.raises(Crash):
-        run_cells(cells(0, 1, 2), tmp_path / "all", progress=tell)
+        run_cells(cells(0, 1, 2), make, tmp_path / "all", progress=tell)
     index = json.loads((tmp_path / "all" / "index.json").read_text(encoding="utf-8"))
     assert [cell["finished"] for cell in index["cells"]] == [True, False, False]
     with pytest.raises(BadInput, match="not empty"):
-        run_cells(cells(0, 1, 2), tmp_path / "all")
+        run_cells(cells(0, 1, 2), make, tmp_path / "all")
     with pytest.raises(BadInput, match="other cells"):
-        run_cells(cells(0, 1), tmp_path / "all", resume=True)
-    resumed = run_cells(cells(0, 1, 2), tmp_path / "all", resume=True)
+        run_cells(cells(0, 1), make, tmp_path / "all", resume=True)
+    resumed = run_cells(cells(0, 1, 2), make, tmp_path / "all", resume=True)
     assert [r.files for r in resumed.values()] == [r.files for r in whole.values()]
 
 
 @pytest.mark.parametrize("names", [["../x"], ["a/b"], [".."], [""], ["a", "a"], []])
 def test_names_that_will_not_do(tmp_path: Path, names: list[str]) -> None:
     with pytest.raises(BadInput, match="cells"):
-        run_cells([Cell(name, lambda: small(1)) for name in names], tmp_path / "all")
+        run_cells([Cell(name, {}, None) for name in names], make, tmp_path / "all")
     assert not (tmp_path / "all").exists()
 
 

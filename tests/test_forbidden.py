@@ -16,7 +16,6 @@ TOO_COMPLEX = 18
 STILL_COMPLEX = {  # grown before there was a limit; the list only shrinks
     "cli/attack.py: _audits",
     "engine/local.py: train",  # goes with the frame
-    "engine/refusals.py: refuse",  # goes with the frame
     "metrics/alike.py: chosen_audit",
     "metrics/comparison.py: _notes",
     "report/page.py: _block",

@@ -92,7 +92,7 @@ def test_private_perceptrons_begin_alike_and_vectors_do_not(sharing: Any) -> Non
         Federation.of(clients, made, FedAvg(), Undefended(), Plan(), secret=secret)
         for secret in (None, Keys.secret())
     ]
-    one, two = (fed.fresh(torch.tensor([3, 5])) for fed in federations)
+    one, two = (fed.fleet.fresh(torch.tensor([3, 5])) for fed in federations)
     assert not torch.equal(one["user"][0], one["user"][1])
     assert not torch.equal(one["user"], two["user"])
     if sharing == "shared":
@@ -101,7 +101,7 @@ def test_private_perceptrons_begin_alike_and_vectors_do_not(sharing: Any) -> Non
     assert one["mlp1.weight"].any()
     assert torch.equal(one["mlp1.weight"][0], one["mlp1.weight"][1])
     assert torch.equal(one["mlp1.weight"], two["mlp1.weight"])
-    assert not torch.equal(one["mlp1.weight"], others.fresh(torch.tensor([3, 5]))["mlp1.weight"])
+    assert not torch.equal(one["mlp1.weight"], others.fleet.fresh(torch.tensor([3, 5]))["mlp1.weight"])
 
 
 def test_a_table_can_start_from_nothing() -> None:

@@ -139,9 +139,12 @@ def test_a_real_device_draws_items_that_no_seed_decides(tmp_path: Path) -> None:
     """Else the server could draw the untouched items again, and know the other rows for touched."""
     engine, recipe = federation(SETS["FedMF, weights"])
     state, rows = engine.start(), []
-    message, schema = node.letter(engine, state, CLIENT), engine.protocol.schema(engine.model, torch.float32)
+    message, schema = (
+        node.letter(engine, state, CLIENT),
+        engine.protocol.schema(engine.model, dtype=torch.float32),
+    )
     for k, seeded in enumerate((False, False, True, True)):
-        node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
+        node.provision(engine, CLIENT, recipe.toml(), tmp_path / str(k))
         item = codec.decode(node.answer(tmp_path / str(k), message, seeded=seeded), schema)["item"]
         assert isinstance(item, Rows)
         rows.append(set(item.row.tolist()))
@@ -156,7 +159,7 @@ def test_a_round_is_answered_once(seeded: bool, tmp_path: Path) -> None:
     """Who could ask for it again would average the noise away."""
     engine, recipe = federation(noisy(NOISY["Laplace, touched rows"]))
     state = engine.start()
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     node.answer(tmp_path, letters(engine, state)[1], seeded=seeded)
     before = files(tmp_path)
     for message in letters(engine, state)[:2]:
@@ -182,7 +185,7 @@ def test_also_under_a_defence_that_prepares_publishes_and_comes_from_outside(
         sets = [*SETS["FedMF, weights"], "defence=[{name = 'Sociable'}]"]
         uploads_agree(sets, tmp_path / "store", "--plugin", str(plugin), "--seeded", ask=ask)
         engine, _ = federation(sets)
-        assert len(engine.clients.log) < len(engine.given.log)  # it did forget
+        assert len(engine.clients.log) < len(engine.fleet.given.log)  # it did forget
     finally:
         plugins.forget(loaded.path)
 
@@ -203,7 +206,7 @@ def test_a_post_is_a_message_of_its_own(tmp_path: Path) -> None:
     poster, silent = willing[0], next(k for k in range(60) if k not in willing)
     state, schema = engine.start(), engine.defence.announce(engine.model, engine.plan.dtype)
     for client in (poster, silent):
-        node.provision(engine, state, client, recipe.toml(), tmp_path / str(client))
+        node.provision(engine, client, recipe.toml(), tmp_path / str(client))
     for round in range(2):
         message = {client: node.letter(engine, state, client) for client in (poster, silent)}
         state = engine.run(state, rounds=1)
@@ -223,7 +226,7 @@ def test_the_command_posts_where_it_is_told_to(tmp_path: Path) -> None:
     state, who = engine.start(), int(engine.clients.consents["gender"][:, 0].nonzero()[0])
     message, sent = node.letter(engine, state, who), []
     for k, more in enumerate(([], ["--post", str(tmp_path / "post")])):
-        node.provision(engine, state, who, recipe.toml(), tmp_path / str(k))
+        node.provision(engine, who, recipe.toml(), tmp_path / str(k))
         answer = alone(tmp_path / str(k), message, "--seeded", *more)
         assert answer.returncode == 0, answer.stderr.decode()
         assert (tmp_path / "post").exists() == bool(more)
@@ -235,7 +238,7 @@ def test_the_command_posts_where_it_is_told_to(tmp_path: Path) -> None:
 def test_a_post_without_a_place_is_refused_before_the_round_counts(tmp_path: Path) -> None:
     engine, recipe = federation(POSTING)
     state = engine.start()
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     before, message = files(tmp_path), node.letter(engine, state, CLIENT)
     for post in (tmp_path / "nowhere" / "post", tmp_path):
         with pytest.raises(BadInput, match="is no place for a file"):
@@ -267,9 +270,9 @@ def test_a_real_device_draws_noise_that_no_seed_decides(defence: str, tmp_path: 
     state, sent = engine.start(), []
     message = node.letter(engine, state, CLIENT)
     for k, seeded in enumerate((False, False, True, True)):
-        node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
+        node.provision(engine, CLIENT, recipe.toml(), tmp_path / str(k))
         answer = node.answer(tmp_path / str(k), message, seeded=seeded)
-        item = codec.decode(answer, engine.protocol.schema(engine.model, engine.plan.dtype))["item"]
+        item = codec.decode(answer, engine.protocol.schema(engine.model, dtype=engine.plan.dtype))["item"]
         assert isinstance(item, Rows)
         sent.append(
             {int(row): tuple(value.tolist()) for row, value in zip(item.row, item.value, strict=True)}
@@ -288,7 +291,7 @@ def test_a_real_device_is_the_default_of_the_command(tmp_path: Path) -> None:
     message = node.letter(engine, state, CLIENT)
     answers = []
     for k, more in enumerate(([], ["--seeded"], ["--seeded"])):
-        node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(k))
+        node.provision(engine, CLIENT, recipe.toml(), tmp_path / str(k))
         answers.append(alone(tmp_path / str(k), message, *more).stdout)
     assert b"" != answers[0] != answers[1] == answers[2] != b""
 
@@ -316,7 +319,7 @@ def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_
     state = engine.start()
     for round in range(3):
         if round < 2:
-            node.provision(engine, state, CLIENT, recipe.toml(), tmp_path / str(round))
+            node.provision(engine, CLIENT, recipe.toml(), tmp_path / str(round))
         message, seen = node.letter(engine, state, CLIENT), list[Exchange]()
         state = engine.run(state, rounds=1, watch=[seen.append])
         for store in sorted(tmp_path.iterdir()):
@@ -325,7 +328,7 @@ def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_
 
 def drawn_by_the_simulation(engine: Federation) -> dict[str, bytes]:
     """What must not be on a device, since the seed decides it: its keys, and its features when blurred."""
-    own = engine.start().devices.get(torch.tensor([CLIENT]))
+    own = engine.fleet.begin().get(torch.tensor([CLIENT]))
     found = {name: bytes(tensors.raw(value)) for name, value in own.items() if name.endswith(".key")}
     features = engine.clients.log.features
     if features is not None and "f_gerai.key" in found:
@@ -351,7 +354,7 @@ def test_no_store_comes_with_what_the_simulation_drew(name: str, rounds: int, tm
     state = engine.run(engine.start(), rounds=rounds)
     for seeded in (False, True):
         store = tmp_path / str(seeded)
-        node.provision(engine, state, CLIENT, recipe.toml(), store)
+        node.provision(engine, CLIENT, recipe.toml(), store)
         assert faults(engine, store) == []
         for message in letters(engine, state)[:2]:
             node.answer(store, message, seeded=seeded)
@@ -361,12 +364,12 @@ def test_no_store_comes_with_what_the_simulation_drew(name: str, rounds: int, tm
 def test_planted_a_store_that_comes_with_the_key_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def everything(engine: Federation, state: State, client: int) -> Params:
-        return {f"own/{n}": v[0] for n, v in state.devices.get(torch.tensor([client])).items()}
+    def everything(engine: Federation, client: int) -> Params:
+        return {f"own/{n}": v[0] for n, v in engine.fleet.devices.get(torch.tensor([client])).items()}
 
     engine, recipe = federation(BOTH)
     monkeypatch.setattr(node, "_weights", everything)
-    node.provision(engine, engine.start(), CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     assert sorted(faults(engine, tmp_path)) == ["f_dpmf.key", "f_gerai.key"]
 
 
@@ -375,14 +378,14 @@ def test_also_no_key_that_the_system_gave_to_the_simulation(tmp_path: Path) -> N
     _, recipe = federation(DPMF)
     experiment = recipe.experiment()
     engine = replace(experiment, defence=experiment.defence.on_device()).federation()
-    node.provision(engine, engine.start(), CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     assert "own/f_dpmf.key" not in tensors.read(tmp_path / node.OWN)
 
 
 def test_planted_a_store_that_comes_with_blurred_features_is_found(tmp_path: Path) -> None:
     engine, recipe = federation(GERAI)
-    planted = replace(engine, given=engine.clients)
-    node.provision(planted, engine.start(), CLIENT, recipe.toml(), tmp_path)
+    planted = replace(engine, fleet=replace(engine.fleet, given=engine.clients))
+    node.provision(planted, CLIENT, recipe.toml(), tmp_path)
     assert faults(engine, tmp_path) == ["features"]
 
 
@@ -394,12 +397,12 @@ def test_two_stores_of_one_user_draw_for_themselves_and_once(sets: list[str], tm
     held, answers = [], []
     for k, seeded in enumerate((False, False, True)):
         store = tmp_path / str(k)
-        node.provision(engine, state, CLIENT, recipe.toml(), store)
+        node.provision(engine, CLIENT, recipe.toml(), store)
         answers.append(node.answer(store, first, seeded=seeded))
         held.append(once(store))
         node.answer(store, second, seeded=seeded)
         assert same(once(store), held[-1]) == set(held[-1])  # kept for the next round
-    raw = engine.given.log.features
+    raw = engine.fleet.given.log.features
     for a, b in ((0, 1), (0, 2), (1, 2)):
         assert same(held[a], held[b]) == set()
         assert answers[a] != answers[b]
@@ -430,14 +433,14 @@ def test_a_store_stays_with_the_kind_of_noise_that_it_began_with(
     engine, recipe = federation(noisy(defence))
     state = engine.start()
     message, later, _ = letters(engine, state)
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     node.answer(tmp_path, message, seeded=first)
     before = files(tmp_path)
     with pytest.raises(BadInput, match="from the experiment's seed" if first else "leave out --seeded"):
         node.answer(tmp_path, later, seeded=not first)
     assert files(tmp_path) == before
     node.answer(tmp_path, later, seeded=first)
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     node.answer(tmp_path, message, seeded=not first)  # a new store is free again
 
 
@@ -446,7 +449,7 @@ def test_a_first_answer_that_fails_draws_nothing_that_stays(sets: list[str], tmp
     engine, recipe = federation(sets)
     state = engine.start()
     message = node.letter(engine, state, CLIENT)
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     before = files(tmp_path)
     for seeded in (True, False):
         with pytest.raises(BadInput, match="message"):
@@ -471,9 +474,9 @@ def test_a_device_prepares_all_that_its_user_brought_along(
         return clients
 
     engine, recipe = federation(GERAI)
-    whole, state = engine.given.log, engine.start()
+    whole, state = engine.fleet.given.log, engine.start()
     monkeypatch.setattr(FGERAI, "prepare", spy)
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     for message in letters(engine, state)[:2]:
         node.answer(tmp_path, message)
     (log,), own = seen, whole.user == CLIENT
@@ -497,7 +500,7 @@ def test_a_store_of_the_first_version_is_refused(tmp_path: Path) -> None:
     """It held a key that the simulation had drawn."""
     engine, recipe = federation(SETS["FedMF, weights"])
     state = engine.start()
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     write_json(tmp_path / node.CARD, {"user": engine.clients.name(CLIENT), "items": 90})
     with pytest.raises(BadInput, match="a store of another version; provision it anew"):
         node.answer(tmp_path, node.letter(engine, state, CLIENT))
@@ -506,22 +509,26 @@ def test_a_store_of_the_first_version_is_refused(tmp_path: Path) -> None:
 def test_a_federation_keeps_the_clients_it_was_given_without_a_copy() -> None:
     engine, _ = federation(BOTH)  # whose `prepare` counts events, and blurs
     for name in ("user", "item"):
-        assert getattr(engine.given.log, name).data_ptr() == getattr(engine.clients.log, name).data_ptr()
-    assert not {"events", "sizes"} & vars(engine.given).keys()  # nothing was worked out of them and kept
+        assert (
+            getattr(engine.fleet.given.log, name).data_ptr() == getattr(engine.clients.log, name).data_ptr()
+        )
+    assert (
+        not {"events", "sizes"} & vars(engine.fleet.given).keys()
+    )  # nothing was worked out of them and kept
 
 
 def uploads_agree(sets: list[str], tmp_path: Path, *more: str, ask: Ask = alone) -> None:
     """Two rounds: the second starts from what the device kept, and from what was posted, in the first."""
     engine, recipe = federation(sets)
     state = engine.start()
-    node.provision(engine, state, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     for _ in range(2):
         message, seen = node.letter(engine, state, CLIENT), list[Exchange]()
         state = engine.run(state, rounds=1, watch=[seen.append])
         upload = of_client(seen, CLIENT)
         answer = ask(tmp_path, message, *more)
         assert answer.returncode == 0, answer.stderr.decode()
-        schema = engine.protocol.schema(engine.model, engine.plan.dtype)
+        schema = engine.protocol.schema(engine.model, dtype=engine.plan.dtype)
         got = codec.decode(answer.stdout, schema)
         assert len(answer.stdout) == len(codec.encode(upload))
         assert got.keys() == upload.keys()
@@ -533,7 +540,7 @@ def of_client(seen: list[Exchange], client: int) -> dict[str, torch.Tensor | Row
     for exchange in seen:
         place = (exchange.received.cohort == client).nonzero()
         if len(place):
-            return codec.one(exchange.received.message, int(place))
+            return codec.one(exchange.received.values, int(place))
     raise AssertionError("the client took no part")
 
 
@@ -549,7 +556,7 @@ def compare(value: torch.Tensor | Rows, other: torch.Tensor | Rows, bar: float) 
 
 def test_the_store_holds_one_persons_events_and_labels(tmp_path: Path) -> None:
     engine, recipe = federation(SETS["FedMF, weights"])
-    node.provision(engine, engine.start(), 3, recipe.toml(), tmp_path)
+    node.provision(engine, 3, recipe.toml(), tmp_path)
     own, log = tensors.read(tmp_path / node.OWN), engine.clients.log
     assert torch.equal(own["item"], log.item[log.user == 3])
     assert own["own/user"].shape == (1, 8)
@@ -568,7 +575,7 @@ def test_a_bad_message_is_refused_in_one_line_and_changes_nothing(
 ) -> None:
     engine, recipe = federation(SETS["FedMF, weights"])
     state = engine.start()
-    node.provision(engine, state, 3, recipe.toml(), tmp_path)
+    node.provision(engine, 3, recipe.toml(), tmp_path)
     message = node.letter(engine, state, CLIENT)
     other = codec.encode({"item": torch.zeros(90, 4), "round": torch.tensor(0, dtype=torch.int32)})
     sent = {"cut": message[:-7], "another model's": other}.get(broken, broken)  # type: ignore[arg-type]

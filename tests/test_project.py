@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: dict[str, Any] = SETTINGS["project"]
 FOLDERS = "home|mnt|opt|root|work|Users"
 MACHINE = re.compile(rf"(?<![\w.~:/-])/(?:{FOLDERS})/\w")
 REGISTRY = re.compile(r"(?:pypi|pythonhosted|npmjs|anaconda)\.org|download\.pytorch\.org")
@@ -50,7 +51,7 @@ def kept_files() -> list[Path]:
     return [path for path in files if path.is_file() and path.suffix not in BINARY]
 
 
-@pytest.mark.parametrize("extra", ["", "dev", "docs", "flower", "serve"])
+@pytest.mark.parametrize("extra", ["", "dev", "docs", "flower"])
 def test_every_direct_dependency_is_pinned(extra: str) -> None:
     wanted = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
     assert {package_of(requirement) for requirement in wanted} <= pins().keys()
@@ -69,6 +70,21 @@ def test_pins_leave_room_for_flower() -> None:
     version = {name: tuple(int(part) for part in pins()[name].split(".")) for name in ("typer", "rich")}
     assert version["typer"] < (0, 21)
     assert version["rich"] < (15,)
+
+
+def test_a_wheel_brings_what_reproduces_a_paper_and_no_results() -> None:
+    """Each paper's recipes and numbers, and one page about it; long results stay in the repository."""
+    wheel = SETTINGS["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["only-include"] == ["veilrec", "papers"]
+    assert wheel["sources"] == {"papers": "veilrec/papers"}
+    left = {path for pattern in wheel["exclude"] for path in ROOT.glob(pattern.removeprefix("/"))}
+    for folder in {path.parent for path in (ROOT / "papers").glob("*/paper.toml")}:
+        taken = {path.name for path in folder.iterdir() if path not in left}
+        recipes = tomllib.loads((folder / "paper.toml").read_text(encoding="utf-8"))["recipes"].values()
+        needed = {"README.md", "paper.toml", "reported.csv", *(recipe["file"] for recipe in recipes)}
+        assert needed <= taken
+        assert all(name in needed or name.endswith(".toml") for name in taken)
+        assert any(path.parent == folder for path in left)
 
 
 def test_readme_opens_with_the_two_commands() -> None:

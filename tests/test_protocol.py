@@ -15,10 +15,10 @@ from veilrec.engine.evaluation import Evaluation
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
-from veilrec.protocol import State
-from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire.codec import one
-from veilrec.wire.uploads import Sent
+from veilrec.protocol import Server, Shape, State
+from veilrec.protocols.fedavg import Averaging, FedAvg
+from veilrec.wire.codec import Schema, Spec, one
+from veilrec.wire.uploads import Letter
 
 
 @dataclass(frozen=True)
@@ -29,23 +29,48 @@ class Halved(FedAvg):
         return model.loss(device) / 2
 
 
+class Pacing(Averaging):
+    """A letter with a part for each."""
+
+    def send(self, state: State, cohort: Tensor, keys: Keys) -> Letter:
+        return (
+            super().send(state, cohort, keys)._replace(each={"pace": cohort.to(state.server["item"].dtype)})
+        )
+
+
 @dataclass(frozen=True)
 class Paced(FedAvg):
     """The server tells each device how seriously to take its loss: by its number."""
 
-    def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
-        return Sent(state.server, {"pace": cohort.to(state.server["item"].dtype)})
+    def make_server(self, shape: Shape) -> Server:
+        return Pacing(self, shape)
 
     def objective(self, model: Recommender, device: Device) -> Tensor:
         return device.sent["pace"] * model.loss(device)
 
 
+class Backwards(Averaging):
+    """A server that scores by itself, and shows the worst first."""
+
+    def scores(self, state: State, query: Message, items: Tensor | None) -> Tensor:
+        user, table = query["user"], state.server["item"]
+        assert isinstance(user, Tensor)
+        every = user @ table.T
+        return -(every if items is None else every.gather(-1, items))
+
+
 @dataclass(frozen=True)
 class Upside(FedAvg):
-    """Users are shown the worst first."""
+    """Users are shown what the server makes of their vectors, with which their devices ask."""
 
-    def serve(self, model: Recommender, state: State, device: Device, items: Tensor | None) -> Tensor:
-        return -model.scores(device.batch, items)
+    def query(self, model: Recommender, device: Device) -> Message:
+        return {"user": model.represent(device.batch)}
+
+    def query_schema(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
+        return {"user": Spec((1, model.dim), dtype)}
+
+    def make_server(self, shape: Shape) -> Server:
+        return Backwards(self, shape)
 
 
 @pytest.mark.parametrize("model", [FedMF, FedNCF])
@@ -109,4 +134,4 @@ def test_the_schema_is_what_the_scopes_say() -> None:
     assert (schema["item"].table, schema["item"].shape) == (50, (4,))
     assert (letter["item"].table, letter["item"].shape) == (None, (50, 4))
     assert schema["user"].shape == (1, 4)
-    assert FedAvg().schema(model, torch.float64)["user"].dtype is torch.float64
+    assert FedAvg().schema(model, dtype=torch.float64)["user"].dtype is torch.float64

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tests.worlds import (
     SHORT,
+    begin,
     digest,
     federation,
     held,
@@ -143,8 +144,8 @@ def test_a_run_continues_where_it_stopped() -> None:
     fed = of_mode("adam", cohort=0.5)
     whole = digest(run(fed, 5))
     state = run(fed, 2)
-    store = Store(len(fed.clients), state.devices.fresh)
-    store.restore({name: value.clone() for name, value in state.devices.state().items()})
+    store = Store(len(fed.clients), fed.fleet.devices.fresh)
+    store.restore({name: value.clone() for name, value in fed.fleet.devices.state().items()})
     assert digest(resume(fed, replace(state, devices=store), 5)) == whole
 
 
@@ -191,8 +192,8 @@ def test_clients_without_events_are_never_sampled() -> None:
     log = log_of((1, 0, 0), (1, 1, 1), (1, 2, 2), (3, 0, 0), (3, 4, 1), (3, 5, 2), users=6, items=9)
     fed = federation(phones(log), FedMF(9, dim=2), cohort=1.0)
     assert fed.sample(0).tolist() == [1, 3]
-    state = run(fed, 2)
-    assert state.devices.used == 2
+    run(fed, 2)
+    assert fed.fleet.devices.used == 2
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
@@ -205,7 +206,7 @@ def test_only_the_parts_named_move(names: str, protocol: FedAvg, optimiser: Any)
     fed = federation(
         phones(WORLD), FedNCF(120, dim=4, head=(4,)), protocol, **{**PLAN, "optimiser": optimiser}
     )
-    before = fed.start()
+    before = begin(fed)
     after = run(fed, 2, trains=trains)
     moved = {n for n, w in after.server.items() if not torch.equal(w, before.server[n])}
     own = {n for n in ("user",) if not torch.equal(held(fed, after)[n], held(fed, before)[n])}
@@ -236,8 +237,9 @@ def test_every_sampled_client_is_seen_once_a_round() -> None:
 
 
 def test_precision_reaches_every_weight() -> None:
-    state = run(of_mode("adam", precision="float64"), 1)
-    assert {w.dtype for w in (*state.server.values(), *state.devices.values.values())} == {torch.float64}
+    fed = of_mode("adam", precision="float64")
+    state = run(fed, 1)
+    assert {w.dtype for w in (*state.server.values(), *fed.fleet.devices.values.values())} == {torch.float64}
 
 
 def test_memory_stays_flat_over_runs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from veilrec.base.plan import Plan
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.none import Undefended
+from veilrec.engine.store import Store
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
 from veilrec.protocol import Protocol, State
@@ -118,18 +120,46 @@ def federation(
     )
 
 
-def run(fed: Federation, rounds: int = 1, **rest: Any) -> State:
+@dataclass(frozen=True, kw_only=True)
+class Both(State):
+    """The state of both halves: what the server remembers, and a copy of what devices hold."""
+
+    devices: Store
+
+
+def both(fed: Federation, state: State) -> Both:
+    """A server's state beside what the devices hold now."""
+    fields = {name: getattr(state, name) for name in ("round", "server", "memory", "posts")}
+    return Both(**fields, devices=fed.fleet.devices.copy())
+
+
+def begin(fed: Federation) -> Both:
+    """The state of both halves before the first round."""
+    return both(fed, fed.start())
+
+
+def run(fed: Federation, rounds: int = 1, **rest: Any) -> Both:
     """The state after some rounds from the start, without a look at validation items."""
-    return resume(fed, fed.start(), rounds, **rest)
+    return resume(fed, begin(fed), rounds, **rest)
 
 
-def resume(fed: Federation, state: State, until: int, **rest: Any) -> State:
+def resume(fed: Federation, state: State, until: int, **rest: Any) -> Both:
     """The state after round `until`, or where a defence stopped; one round more would end with a look."""
-    for done, _ in fed.rounds(state, until=until + 1, **rest):
-        state = done
+    if isinstance(state, Both):  # else the devices go on from where they are
+        fed.fleet.devices = state.devices.copy()
+    done = state
+    for one, _ in fed.rounds(state, until=until + 1, **rest):
+        done = one
         if done.round == until:
             break
-    return state
+    return both(fed, done)
+
+
+def changed(fed: Federation, **changes: Any) -> Federation:
+    """The same federation with other settings and the same devices."""
+    fleet = replace(fed.fleet, **changes)
+    fleet.devices = fed.fleet.devices
+    return Federation(fleet, fleet.protocol.make_server(fleet.shape))
 
 
 def everyone(fed: Federation) -> Tensor:
@@ -139,10 +169,11 @@ def everyone(fed: Federation) -> Tensor:
 
 def held(fed: Federation, state: State) -> Params:
     """What every device holds: weights and optimiser state, client axis first."""
-    return state.devices.get(everyone(fed))
+    devices = state.devices if isinstance(state, Both) else fed.fleet.devices
+    return devices.get(everyone(fed))
 
 
-def uploads_of(fed: Federation, rounds: int = 1) -> tuple[State, dict[int, tuple[Exchange, int]]]:
+def uploads_of(fed: Federation, rounds: int = 1) -> tuple[Both, dict[int, tuple[Exchange, int]]]:
     """The state after some rounds, and each client's last upload: the exchange and the place in it."""
     seen: dict[int, tuple[Exchange, int]] = {}
 
@@ -152,7 +183,7 @@ def uploads_of(fed: Federation, rounds: int = 1) -> tuple[State, dict[int, tuple
     return run(fed, rounds, watch=[watch]), seen
 
 
-def digest(state: State) -> str:
+def digest(state: Both) -> str:
     """A fingerprint of everything a federation remembers."""
     parts = {
         **{f"server/{n}": w for n, w in state.server.items()},

@@ -9,20 +9,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
+from veilrec.base.names import GRANTS
 from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender
-from veilrec.wire.codec import Schema
+from veilrec.wire.codec import Schema, weights
 from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange
 
 __all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
-
-GRANTS = {  # what a threat model may add to what the server saw, as every table prints it
-    "interactions": "which items each user touched in training",
-    "user_vectors": "the user vectors, where they are not uploaded",
-    "withheld": "what a defence keeps on the device, to show what stays there",
-    "tables": "the item tables that devices keep as their own",
-}
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class Public:
     @property
     def vectors(self) -> list[str]:
         """The weights that have a row per user and are uploaded as they are, not as a gradient."""
-        parts = {name: self.model.parts[part_of(name)] for name in self.schema if name != "examples"}
+        parts = {name: self.model.parts[part_of(name)] for name in weights(self.schema)}
         bare = {name for name, part in parts.items() if part.scope is Scope.EXPOSED or not self.gradients}
         return [name for name, part in parts.items() if part.rows == "user" and name in bare]
 

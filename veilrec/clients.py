@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys, hash_text
+from veilrec.base.rows import ragged, starts
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, Split, id_hashes
 
@@ -39,6 +40,12 @@ class Batch(NamedTuple):
     consents: dict[str, Tensor]  # name → [seats]
     rest: Tensor = NONE  # [seats, w] of private rows that are not in the local table: `Recommender.recall`
     taken: Tensor = NONE  # [seats] whether there is a user; an empty seat only pads a silo
+    more: dict[str, Tensor] = {}  # noqa: RUF012  # by name, whatever else a method's examples bring
+
+    @classmethod
+    def axes(cls, rows: int | None = 0) -> Batch:
+        """Where the client axis is, for `vmap`; without one of its own, all clients share the rows."""
+        return cls(rows, *[0] * (len(cls._fields) - 1))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Clients:
         consents: By attribute, ``[clients, seats]``: True for those who share it openly. Whose labels an
             *attacker* knows is another matter, unless the threat says that these are they: `threat.Threat`.
         tags: ``[clients]`` a hash of each client's name: what its randomness is keyed by.
+        number: ``[clients]`` which client of the whole log each one is; here may be only some of them.
     """
 
     log: Interactions
@@ -60,6 +68,7 @@ class Clients:
     test: Tensor
     consents: Mapping[str, Tensor]
     tags: Tensor
+    number: Tensor
 
     @classmethod
     def phones(
@@ -99,7 +108,23 @@ class Clients:
         taken = seats >= 0
         consents = {name: (draw < share.get(name, 0.0))[seats] & taken for name in log.attributes}
         validation, test = (torch.where(taken, held[seats], -1) for held in (split.validation, split.test))
-        return cls(log, seats, validation, test, consents, tags)
+        return cls(log, seats, validation, test, consents, tags, torch.arange(len(seats)))
+
+    def only(self, clients: Tensor) -> Clients:
+        """Some of the clients ``[c]``, ascending, with the log of their users alone; all items stay."""
+        seats = self.seats[clients]
+        users = seats[seats >= 0].sort().values
+        place = torch.full((self.log.n_users,), -1, device=seats.device)
+        place[users] = torch.arange(len(users), device=seats.device)
+        return Clients(
+            log=self.log.only(users),
+            seats=torch.where(seats >= 0, place[seats.clamp(min=0)], -1),
+            validation=self.validation[clients],
+            test=self.test[clients],
+            consents={name: given[clients] for name, given in self.consents.items()},
+            tags=self.tags[clients],
+            number=self.number[clients],
+        )
 
     def __len__(self) -> int:
         return len(self.seats)
@@ -112,6 +137,14 @@ class Clients:
     def name(self, client: int) -> str:
         """What a person calls this client: the user's original id, or the number of the silo."""
         return str(self.log.user_ids[int(self.seats[client, 0])]) if self.n_seats == 1 else f"silo {client}"
+
+    def place_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
+        """The client of each user ``[u]``, and the seat there; everybody has one."""
+        taken = self.seats >= 0
+        place = self.seats.new_zeros(self.log.n_users, 2)
+        place[self.seats[taken]] = taken.nonzero()
+        client, seat = place[users.to(place.device)].unbind(-1)
+        return client, seat
 
     def to(self, device: str | torch.device) -> Clients:
         """The same clients with their data on another device."""
@@ -140,9 +173,8 @@ class Clients:
     def touched(self, cohort: Tensor) -> tuple[Tensor, Tensor]:
         """The training events of some clients: ``[e]`` position · seats + seat, and ``[e]`` items."""
         counts = torch.tensor([self.sizes[k] for k in cohort.tolist()], device=cohort.device)
-        client = torch.repeat_interleave(torch.arange(len(cohort), device=cohort.device), counts)
-        place = torch.arange(len(client), device=cohort.device)
-        event = self.events.start[cohort][client] + place - (counts.cumsum(0) - counts)[client]
+        client, place = ragged(counts)
+        event = self.events.start[cohort][client] + place
         return client * self.n_seats + self.events.seat[event], self.events.item[event]
 
     def batch(self, cohort: Tensor, *, history: int, rows: Tensor, dtype: torch.dtype) -> Batch:
@@ -200,7 +232,7 @@ class Events(NamedTuple):
         user, item = log.user[order], log.item[order]
         count = torch.bincount(log.user, minlength=log.n_users)
         first = torch.zeros_like(count)
-        first[users] = count[users].cumsum(0) - count[users]
+        first[users] = starts(count[users])
         rank = torch.arange(len(user), device=device) - first[user]
         by_item = (place[user] * (log.n_items + 1) + item).sort().values - place[user] * (log.n_items + 1)
         per_client = torch.zeros(len(seats) + 1, dtype=torch.int64, device=device)

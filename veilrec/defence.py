@@ -1,7 +1,7 @@
 """The contract of a defence, which is also the map of the line it stands on.
 
 interactions → clients → local training → uploads → server ⟳ … → trained model
-               prepare   attach           on_upload   stop        unlearn
+               prepare   attach           on_upload   stop
                          publish
                          helper_loss
                          penalty
@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,13 +28,10 @@ from veilrec.privacy.mechanism import Mechanism
 from veilrec.protocol import Protocol, State
 from veilrec.wire.codec import Schema
 
-if TYPE_CHECKING:
-    from veilrec.rounds import Federation
-
 __all__ = ["Defence", "HelperSteps", "chain", "guarded", "secretly"]
 
 ON_DEVICES = ("publish", "helper_loss", "penalty", "after_epoch", "on_upload")
-HOOKS = ("prepare", "attach", *ON_DEVICES, "stop", "unlearn")
+HOOKS = ("prepare", "attach", *ON_DEVICES, "stop")
 BATCHED = {"on_upload": "on_uploads", "penalty": "cohort_penalty", "helper_loss": "cohort_helper_loss"}
 
 
@@ -152,10 +149,6 @@ class Defence:
         """Server, after each round: True ends training."""
         return False
 
-    def unlearn(self, state: State, federation: Federation) -> State:
-        """After training: repair a finished model, with more rounds (`federation.run`) or without."""
-        return state
-
     def on_device(self) -> Defence:
         """The defence as a real device runs it: what must be secret is drawn from the operating system."""
         return self
@@ -255,11 +248,6 @@ class Chain(Defence):
 
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
         return any(defence.stop(state, history) for defence in self.of)
-
-    def unlearn(self, state: State, federation: Federation) -> State:
-        for defence in self.of:
-            state = defence.unlearn(state, federation)
-        return state
 
     def on_device(self) -> Defence:
         return Chain(tuple(defence.on_device() for defence in self.of))

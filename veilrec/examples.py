@@ -1,34 +1,106 @@
-"""A portion of work: what some devices will read in one round, drawn from their keys and padded together."""
+"""Examples: what some devices will read in one round, drawn from their keys and padded together.
+
+`Portion` is the shape that pairwise and pointwise models read; a model or a protocol may bring another one.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys, below
+from veilrec.base.plan import Plan
+from veilrec.base.rows import padded, ragged, within
 from veilrec.clients import Batch, Clients
+from veilrec.wire.uploads import Letter
 
-__all__ = ["Portion", "Step"]
+__all__ = ["Draw", "Examples", "Portion", "Sequences", "Step"]
+
+
+class Step(NamedTuple):
+    """One local step of the first clients of some examples."""
+
+    batch: Batch
+    place: Tensor | None  # [k, u] the rows of the local tables that the batch's ids mean; None for all
 
 
 @dataclass(frozen=True)
-class Portion:
+class Examples(ABC):
     """One round's examples for a chunk of devices, largest device first.
 
     Attributes:
         cohort: ``[c]`` the clients.
-        sizes: Events of each client, descending, so that those still at work are always a prefix.
+        sizes: Examples of each client, descending, so that those still at work are always a prefix.
         known: What does not change from step to step: rows, history, features, attributes, consents.
-        epochs: For each local pass, shuffled: user ``[c, p]``, item ``[c, p]``, negative ``[c, p, q]``.
     """
 
     cohort: Tensor
     sizes: list[int]
     known: Batch
+
+    def paces(self, size: int) -> list[int]:
+        """How many steps a pass takes each client, in batches of so many examples."""
+        return [-(-n // size) for n in self.sizes]
+
+    @abstractmethod
+    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
+        """One local pass in batches of `size` examples, for the clients that still have some.
+
+        With `narrow`, a step that is not the only one reads a table of just the rows it needs.
+        """
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What the examples of some devices are drawn from, on the devices themselves.
+
+    Attributes:
+        clients: All devices' own data.
+        cohort: ``[c]`` the devices at hand, the largest first.
+        keys: Their own keys for the round, ``[c]``.
+        plan: How many passes, and negatives for each event.
+        letter: What they received.
+        held: ``[c, r]`` the rows that they keep of item tables of their own, -1 where padded; None if none.
+    """
+
+    clients: Clients
+    cohort: Tensor
+    keys: Keys
+    plan: Plan
+    letter: Letter
+    held: Tensor | None = None
+
+    def portion(self, history: int = 0, also: Tensor | None = None) -> Portion:
+        """Every event once a pass, shuffled, with its negatives.
+
+        Args:
+            history: How many of a user's latest items `Batch.history` holds; -1 for all.
+            also: ``[c, n]`` items whose rows the devices need beside their own, -1 for none.
+        """
+        epochs, negatives = self.plan.epochs, self.plan.negatives
+        settings = {"epochs": epochs, "negatives": negatives, "history": history}
+        return Portion.draw(
+            self.clients, self.cohort, self.keys, **settings, dtype=self.plan.dtype, also=also
+        )
+
+    def sequences(self, length: int, also: Tensor | None = None) -> Sequences:
+        """Each user's latest items in the order of time, with negatives drawn once for the round."""
+        return Sequences.draw(self, length, also)
+
+
+@dataclass(frozen=True)
+class Portion(Examples):
+    """Events one by one, for models that score pairs of a user and an item.
+
+    Attributes:
+        epochs: For each local pass, shuffled: user ``[c, p]``, item ``[c, p]``, negative ``[c, p, q]``.
+    """
+
     epochs: list[tuple[Tensor, Tensor, Tensor]]
 
     @classmethod
@@ -42,6 +114,7 @@ class Portion:
         negatives: int,
         history: int = 0,
         dtype: torch.dtype = torch.float32,
+        also: Tensor | None = None,
     ) -> Portion:
         """Draw a round's examples; `keys` are the clients' own for this round, ``[c]``.
 
@@ -54,11 +127,9 @@ class Portion:
             order = flat.shuffle(own.fold("order"))
             passes.append((order, flat.untouched(own.fold("negatives"), negatives)[order]))
         base = flat.client[:, None] * clients.log.n_items  # one number for each (client, item)
-        rows, local = _local_tables(
-            [base[:, 0] + flat.item, *(base + negative for _, negative in passes)],
-            len(cohort),
-            clients.log.n_items,
-        )
+        touched = [base[:, 0] + flat.item, *(base + negative for _, negative in passes)]
+        touched += [] if also is None else [_pairs(also, clients.log.n_items)]
+        rows, local = _local_tables(touched, len(cohort), clients.log.n_items)
         known = clients.batch(cohort, history=history, rows=rows, dtype=dtype)
         item = local(base[:, 0] + flat.item)
         padded = [
@@ -72,10 +143,6 @@ class Portion:
         return cls(cohort, flat.sizes, known, padded)
 
     def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
-        """One local pass in batches of `size` events, for the clients that still have data.
-
-        With `narrow`, a step that is not the only one reads a table of just the rows it needs.
-        """
         user, item, negative = self.epochs[epoch]
         counts = torch.tensor(self.sizes, device=item.device)
         for begin in range(0, self.sizes[0], size):
@@ -92,13 +159,54 @@ class Portion:
             yield narrowed(batch) if narrow and self.sizes[0] > size else Step(batch, None)
 
 
-class Step(NamedTuple):
-    """One local step of the first clients of a portion."""
+@dataclass(frozen=True)
+class Sequences(Examples):
+    """Ordered histories of bounded length: one step a pass, which reads all of them.
 
-    batch: Batch
-    place: (
-        Tensor | None
-    )  # [k, u] the rows of the local tables that the batch's ids mean; None for all of them
+    A batch holds positions in time order: ``item [c, t]`` behind the padding of shorter ones, whose weight is
+    0, and ``negative [c, t, q]``. `known.history` is the same items; what `Draw.letter` brought is added by
+    whoever asked, as named tensors in `Batch.more`.
+    """
+
+    @classmethod
+    def draw(cls, draw: Draw, length: int, also: Tensor | None = None) -> Sequences:
+        """The latest `length` items of each user; a device holds the rows of all that is named."""
+        clients, cohort, n_items = draw.clients, draw.cohort, draw.clients.log.n_items
+        seats, q = clients.seats[cohort], draw.plan.negatives
+        history = clients.events.history(seats, length).flatten(1)  # [c, seats · t]
+        there = history >= 0
+        user = torch.arange(seats.shape[1], device=cohort.device).repeat_interleave(length)
+        untouched = _Flat.of(clients, cohort).apart(
+            draw.keys.fold("negatives"), seats.shape[1], length, q, n_items
+        )
+        asked = [history, untouched.flatten(1), *([] if also is None else [also])]
+        rows, local = _local_tables([_pairs(items, n_items) for items in asked], len(cohort), n_items)
+        base = torch.arange(len(cohort), device=cohort.device) * n_items
+        item = torch.where(there, local(base[:, None] + history.clamp(min=0)), 0)
+        known = clients.batch(cohort, history=0, rows=rows, dtype=draw.plan.dtype)._replace(
+            user=user.expand(len(cohort), -1),
+            item=item,
+            negative=local(base[:, None, None] + untouched),
+            weight=there.to(draw.plan.dtype),
+            history=torch.where(there, item, -1).unflatten(1, (-1, length)),
+        )
+        return cls(cohort, there.sum(1).tolist(), known)
+
+    def bringing(self, **more: Tensor) -> Sequences:
+        """The same examples with named tensors ``[c, …]`` in `Batch.more`."""
+        return replace(self, known=self.known._replace(more={**self.known.more, **more}))
+
+    def local(self, items: Tensor) -> Tensor:
+        """Items ``[c, …]`` as rows of the local tables; -1 where there is none."""
+        flat = items.flatten(1)
+        found = torch.searchsorted(_ascending(self.known.rows), flat.contiguous())
+        return torch.where(flat >= 0, found, -1).reshape(items.shape)
+
+    def paces(self, size: int) -> list[int]:
+        return [1] * len(self.sizes)
+
+    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
+        yield Step(self.known, None)
 
 
 def narrowed(batch: Batch) -> Step:
@@ -108,9 +216,8 @@ def narrowed(batch: Batch) -> Step:
     flag = torch.zeros(batch.rows.shape, dtype=torch.bool, device=index.device).scatter_(1, index, True)
     client, row = flag.nonzero(as_tuple=True)
     counts = flag.sum(1)
-    rank = torch.arange(len(row), device=index.device) - (counts.cumsum(0) - counts)[client]
-    place = index.new_zeros(k, int(counts.max()))
-    place[client, rank] = row
+    rank = within(client, counts)
+    place = padded(row, client, rank, counts)
     where = torch.empty_like(flag, dtype=torch.int64)  # only what was flagged is read
     where[client, row] = rank
     new = where.gather(1, index)
@@ -144,19 +251,17 @@ class _Flat:
         events, n_items = clients.events, clients.log.n_items
         sizes = [clients.sizes[k] for k in cohort.tolist()]
         counts = torch.tensor(sizes, device=cohort.device)
-        client = torch.repeat_interleave(torch.arange(len(cohort), device=cohort.device), counts)
-        place = torch.arange(len(client), device=cohort.device)
-        within = place - (counts.cumsum(0) - counts)[client]
-        event = events.start[cohort][client] + within
+        client, place = ragged(counts)
+        event = events.start[cohort][client] + place
         seat = events.seat[event]
         offset = (client * clients.n_seats + seat) * (n_items + 1)
         return cls(
             sizes=sizes,
             client=client,
-            within=within,
+            within=place,
             item=events.item[event],
             seat=seat,
-            block=place - events.rank[event],
+            block=torch.arange(len(client), device=cohort.device) - events.rank[event],
             gap=offset + events.gap[event],
             offset=offset,
             free=n_items - events.touched[event],
@@ -174,11 +279,34 @@ class _Flat:
         skipped = torch.searchsorted(self.gap, self.offset[:, None] + r, right=True) - self.block[:, None]
         return r + skipped
 
+    def apart(self, keys: Keys, seats: int, length: int, n: int, n_items: int) -> Tensor:
+        """``[c, seats · length, n]`` items that each seat's user has not touched, uniformly."""
+        clients, each = len(self.sizes), n_items + 1
+        offset = torch.arange(clients * seats, device=self.gap.device) * each
+        block = torch.searchsorted(self.gap, offset)
+        free = n_items - (torch.searchsorted(self.gap, offset + each) - block)
+        place = torch.arange(seats * length * n, device=self.gap.device)
+        of = torch.arange(clients, device=self.gap.device)[:, None] * seats + place // max(1, length * n)
+        r = below(Keys(keys.value[:, None]).at(place), free[of])
+        skipped = torch.searchsorted(self.gap, offset[of] + r, right=True) - block[of]
+        return (r + skipped).reshape(clients, seats * length, n)
+
     def pad(self, values: Tensor) -> Tensor:
         """``[e, …]`` to ``[c, p, …]``, with zeros behind the shorter clients."""
         wide = values.new_zeros(len(self.sizes), self.sizes[0], *values.shape[1:])
         wide[self.client, self.within] = values
         return wide
+
+
+def _pairs(items: Tensor, n_items: int) -> Tensor:
+    """``[c, n]`` items, -1 for none, to one number for each (client, item)."""
+    client = torch.arange(len(items), device=items.device)[:, None] * n_items
+    return (client + items)[items >= 0]
+
+
+def _ascending(rows: Tensor) -> Tensor:
+    """Rows with what pads them behind all others."""
+    return torch.where(rows < 0, 1 << 62, rows)
 
 
 class _Local:
@@ -199,9 +327,8 @@ def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Te
     pair = touched.nonzero().squeeze(1)
     owner = torch.div(pair, n_items, rounding_mode="floor")
     counts = torch.bincount(owner, minlength=n_clients)
-    local = torch.arange(len(pair), device=pair.device) - (counts.cumsum(0) - counts)[owner]
-    rows = pair.new_full((n_clients, int(counts.max())), -1)
-    rows[owner, local] = pair - owner * n_items
+    local = within(owner, counts)
+    rows = padded(pair - owner * n_items, owner, local, counts, -1)
     where = torch.empty(
         n_clients * n_items, dtype=torch.int64, device=pair.device
     )  # only touched entries are read

@@ -20,6 +20,7 @@ from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
 from veilrec.engine.local import willing
+from veilrec.eraser import VectorEraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
@@ -62,6 +63,7 @@ class Experiment:
         data: The log.
         model: Makes the recommender for so many items and so many users a device.
         protocol, defence, plan, evaluation: How it is trained, guarded and judged.
+        erasers: What is applied to the selected state after training, in order.
         attacks, threat: Who tries to find out what, by name; with a threat alone, all our families do.
         record: What is written down of what the server saw.
         seed: A seed is a whole run: initial weights, sampling, negatives, noise.
@@ -88,6 +90,7 @@ class Experiment:
     split_seed: int = 0
     include_private_features: bool = False
     device: str = "cpu"
+    erasers: Sequence[VectorEraser] = ()
 
     def federation(self) -> Federation:
         """The clients of the data with the parts of the experiment.
@@ -119,6 +122,8 @@ class Experiment:
             split_seed=self.split_seed,
         )
         _check_drawn(federation)
+        for eraser in self.erasers:
+            eraser.check(federation.model)
         return federation
 
     def settings(self) -> dict[str, Any]:
@@ -141,6 +146,8 @@ class Experiment:
             "evaluation": describe(self.evaluation, named=False),
             "record": describe(self.record, named=False),
         }
+        if self.erasers:
+            told["eraser"] = [describe(eraser) for eraser in self.erasers]
         if self.threat is not None:
             told["threat"] = describe(self.threat, named=False)
         return told | (
@@ -193,6 +200,7 @@ class Experiment:
                 out is not None,
                 progress or _silent,
                 examiner,
+                self.erasers,
             )
             return session.run(stop, checkpoint_seconds, mark, settings)
 
@@ -269,8 +277,8 @@ def _nobody(what: str, asked: Sequence[str]) -> BadInput:
 def _check_federation(federation: Federation, record: Record) -> set[str]:
     """Find out before any work whether the end can be reached, and which weights will be recorded."""
     ledger.check(federation)
-    kept = record.chosen(federation.protocol.schema(federation.model, federation.plan.dtype))
+    kept = record.chosen(federation.fleet.schema())
     if not bool((federation.clients.test >= 0).any()):
         raise BadInput("data", "no user has a test item", "give users at least two events")
-    _ = federation.candidates  # drawn once, and refused where a user has too few untouched items
+    federation.fleet.candidates()  # drawn once, and refused where a user has too few untouched items
     return kept

@@ -124,6 +124,21 @@ class Interactions:
             time=None if self.time is None else self.time[events],
         )
 
+    def only(self, users: Tensor) -> Interactions:
+        """The log of some users ``[n]``, ascending, counted anew from 0; all items stay."""
+        place = torch.full((self.n_users,), -1, device=users.device)
+        place[users] = torch.arange(len(users), device=users.device)
+        some = self.take(place[self.user] >= 0)
+        return replace(
+            some,
+            user=place[some.user],
+            n_users=len(users),
+            user_ids=[self.user_ids[k] for k in users.tolist()],
+            attributes={name: label[users] for name, label in self.attributes.items()},
+            values={name: value[users.cpu()] for name, value in self.values.items()},
+            features=None if self.features is None else self.features[users],
+        )
+
     def _held(self, events: Tensor) -> Tensor:
         held = torch.full((self.n_users,), -1)
         held[self.user[events]] = self.item[events]

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from veilrec.base.keys import Keys
+from veilrec.base.keys import Keys, normal_of
 from veilrec.base.params import Params, Part, Parts, Scope, part_of
 from veilrec.base.steps import Rates, rate_of
 from veilrec.clients import Batch, Clients
 from veilrec.errors import BadInput
+from veilrec.examples import Draw, Examples
 
 __all__ = [
     "ONE",
@@ -43,7 +44,7 @@ class Device(NamedTuple):
     """All that one device holds during one local step."""
 
     batch: Batch
-    sent: Params  # what the server sent this round
+    sent: Params  # what the server sent this round, for all and for this device
     public: Params  # consenting users' latest posts, one row per user
     keys: Keys
     round: Tensor  # int64 scalars: warm-up, annealing and triggers need them
@@ -78,6 +79,10 @@ class Recommender(nn.Module, ABC):
             changed = {alone, "scoring_user", "represent"} & vars(cls).keys()
             if changed and batched not in vars(cls):
                 setattr(cls, batched, getattr(Recommender, batched))
+
+    def examples(self, draw: Draw) -> Examples:
+        """What some devices read in a round: by default every event once a pass, with its negatives."""
+        return draw.portion(self.history)
 
     @abstractmethod
     def loss(self, device: Device) -> Tensor:
@@ -139,6 +144,17 @@ class Recommender(nn.Module, ABC):
             return keys.uniform(*shape) * 0
         bound = math.sqrt(6 / (shape[-2] + shape[-1]))
         return (2 * keys.uniform(*shape) - 1) * bound
+
+    def initial_rows(self, name: str, keys: Keys, row: Tensor) -> Tensor:
+        """``[c, r, …]`` what some rows ``[c, r]`` of a device's own item table are before their first step.
+
+        Zeros; where the part says `keyed_rows`, N(0, `scale`²) by the device's keys ``[c]`` and the row.
+        """
+        shape = self.get_parameter(name).shape[1:]
+        if not self.parts[part_of(name)].keyed_rows:
+            return torch.zeros(*row.shape, *shape, device=row.device)
+        words = Keys(keys.value[:, None]).rows(row.clamp(min=0), math.prod(shape))
+        return (self.scale_of(name) * normal_of(words).float()).reshape(*row.shape, *shape)
 
     def scale_of(self, name: str) -> float:
         """The standard deviation of a fresh table: `scale`, or by part its own, ``default``, or `SCALE`."""

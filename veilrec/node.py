@@ -28,7 +28,8 @@ from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
-from veilrec.engine.store import Store
+from veilrec.engine.fleet import InProcess
+from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
 from veilrec.model import made
@@ -36,7 +37,7 @@ from veilrec.protocol import State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
 from veilrec.wire import codec
-from veilrec.wire.uploads import Posts, Sent
+from veilrec.wire.uploads import Letter, Uploads
 
 __all__ = ["answer", "letter", "main", "provision"]
 
@@ -50,23 +51,23 @@ USAGE = "python -m veilrec.node STORE [--seeded] [--post FILE] [--plugin FILE]â€
 
 def letter(federation: Federation, state: State, client: int) -> bytes:
     """What the server sends to a device of the coming round, posts included."""
-    sent = federation.protocol.send(state, torch.tensor([client]), federation.keys)
+    sent = federation.letter(state, torch.tensor([client]))
     message: Message = {**sent.all, **{name: value[0] for name, value in sent.each.items()}}
-    message |= {POST + name: value for name, value in state.posts.values.items()}
-    return codec.encode({**message, "round": torch.tensor(state.round, dtype=torch.int32)})
+    message |= {POST + name: value for name, value in sent.posts.items()}
+    return codec.encode({**message, "round": torch.tensor(sent.round, dtype=torch.int32)})
 
 
-def provision(federation: Federation, state: State, client: int, recipe: str, folder: Path) -> None:
+def provision(federation: Federation, client: int, recipe: str, folder: Path) -> None:
     """Write the store of one simulated phone: its own events, labels, weights and settings, nobody else's.
 
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
     defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients, log = federation.given, federation.given.log
+    clients, log = federation.fleet.given, federation.fleet.given.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
     user = int(clients.seats[client, 0])
-    own = _weights(federation, state, client) | _data(clients, client)
+    own = _weights(federation, client) | _data(clients, client)
     own |= {f"value/{name}": value[user] for name, value in log.values.items()}
     columns = {"rating": log.rating, "time": log.time}
     own |= {name: column[log.user == user] for name, column in columns.items() if column is not None}
@@ -79,9 +80,9 @@ def provision(federation: Federation, state: State, client: int, recipe: str, fo
     write_json(folder / CARD, card, secret=True)  # last: it vouches for what the tensors mean
 
 
-def _weights(federation: Federation, state: State, client: int) -> Params:
+def _weights(federation: Federation, client: int) -> Params:
     """What a device holds, less the parts of a defence that are as they were drawn: it draws them itself."""
-    devices, helpers = state.devices, federation.task().helpers
+    devices, helpers = federation.fleet.devices, federation.fleet.task().helpers
     alone = torch.tensor([client], device=devices.slot.device)
     now = devices.get(alone)
     first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now
@@ -117,21 +118,17 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
         raise BadInput(post, "is no place for a file", "name another")  # before the round counts as answered
     card, own = _opened(folder, seeded=seeded)
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
-    federation = _federation(card, own, parts, seeded=seeded)
-    task, alone = federation.task(), torch.tensor([0])
-    sheet = federation.protocol.letter(federation.model, federation.plan.dtype)
+    fleet = _fleet(card, own, parts, seeded=seeded)
+    sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
     received = _tensors(codec.decode(message, sheet, freely=POST))
     round, posts = int(received.pop("round")), _under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
         raise BadInput("message", what, "send a later one; who carries answers must keep them")
     common = {name: value for name, value in received.items() if not name.startswith(POST)}
-    sent = Sent(common, {})
-    mine = federation.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
-    state = State(round, common, Store(1, lambda *_: mine), posts=Posts(torch.zeros(0), posts))
-    _, uploads, kept = federation.respond(sent, state, mine, alone, task)
-    reply = codec.encode(codec.one(uploads.message, 0))
-    own = _data(federation.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
+    uploads, kept = _answered(fleet, Letter(common, {}, posts, round), own)
+    reply = codec.encode(codec.one(uploads.values, 0))
+    own = _data(fleet.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
     # What is kept and how it was drawn lie in one file, so that no crash can part them.
     marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}
     tensors.write(folder / OWN, own | marks, secret=True)
@@ -154,8 +151,21 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
     return card, own
 
 
-def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: bool) -> Federation:
-    """A federation of one phone, with the keys of the large one or secret ones; prepared if it was not yet.
+def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
+    """What the one device sends in answer to a letter, and what it holds from then on."""
+    alone = torch.tensor([0])
+    mine = fleet.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
+    fleet.devices.put(alone, mine)
+    chunk = fleet.chunk(letter, alone, alone, fleet.keys)
+    try:
+        answer = respond(fleet.task(), chunk, fleet.schema(letter), fleet.announced)
+    except Failed as failure:
+        raise failure.cause from failure
+    return answer.uploads, answer.kept
+
+
+def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: bool) -> InProcess:
+    """A fleet of one phone, with the keys of the large one or secret ones; prepared if it was not yet.
 
     Which items a pass draws as untouched must be as secret as noise: a server that could draw them again
     would know the others for touched.
@@ -184,7 +194,7 @@ def _federation(card: dict[str, Any], own: Params, parts: dict[str, Any], *, see
     kinds = parts["protocol"], defence, parts["plan"]
     secret = None if seeded else Keys.secret()
     fresh = SEEDED not in own
-    return Federation.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
+    return InProcess.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
 
 
 def _tensors(message: Message) -> Params:

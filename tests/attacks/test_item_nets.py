@@ -62,7 +62,7 @@ def test_the_tables_are_what_devices_keep(crowd: str) -> None:
     assert found.shape == (4, 60, WIDTH)
     for place, user in enumerate(users.tolist()):
         client, seat = ((clients.seats == user).nonzero()[0]).tolist()
-        own = state.devices.get(torch.tensor([client]), [ROW, KEPT + "residual"])
+        own = fed.fleet.devices.get(torch.tensor([client]), [ROW, KEPT + "residual"])
         rows = own[ROW][0]
         wanted = torch.zeros(60, WIDTH)
         wanted[rows[rows >= 0]] = own[KEPT + "residual"][0, rows >= 0, seat]

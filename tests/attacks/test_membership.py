@@ -23,7 +23,7 @@ from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.wire.codec import Spec
-from veilrec.wire.uploads import Exchange, Sent, Uploads
+from veilrec.wire.uploads import Exchange, Letter, Uploads
 
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 
@@ -36,9 +36,9 @@ def upload(
     seats = torch.arange(len(rows.row))[:, None]
     public = Public(model, schema, gradients, None, seats, len(rows.row), draws=draws)
     cohort = torch.arange(len(rows.row))
-    sent = Sent({"item": torch.zeros(items, rows.value.shape[-1])}, {})
-    examples = None if told is None else torch.full((len(cohort),), told, dtype=torch.int32)
-    return public, Exchange(1, sent, Uploads(cohort, {"item": rows}, examples))
+    sent = Letter({"item": torch.zeros(items, rows.value.shape[-1])}, {})
+    examples = {} if told is None else {"examples": torch.full((len(cohort),), told, dtype=torch.int32)}
+    return public, Exchange(1, sent, Uploads(cohort, {"item": rows} | examples))
 
 
 @pytest.mark.parametrize("gradients", [True, False])

@@ -36,14 +36,14 @@ def trained(
 def test_every_user_is_seen_once_and_nothing_moves() -> None:
     fed, state = trained(cohort=0.25)
     before = {name: value.clone() for name, value in state.server.items()}
-    held = {name: value.clone() for name, value in state.devices.values.items()}
-    slots = state.devices.slot.clone()
+    held = {name: value.clone() for name, value in fed.fleet.devices.values.items()}
+    slots = fed.fleet.devices.slot.clone()
     seen = torch.cat([exchange.received.cohort for exchange in probe(fed, state)])
     assert sorted(seen.tolist()) == list(range(24))
     assert all(torch.equal(before[name], state.server[name]) for name in before)
-    used = state.devices.used
-    assert all(torch.equal(held[n][:used], state.devices.values[n][:used]) for n in held)
-    assert torch.equal(slots, state.devices.slot)
+    used = fed.fleet.devices.used
+    assert all(torch.equal(held[n][:used], fed.fleet.devices.values[n][:used]) for n in held)
+    assert torch.equal(slots, fed.fleet.devices.slot)
     assert bool(covered(see(fed, state)).all())
 
 
@@ -119,7 +119,7 @@ def test_parameters_are_the_vector_beside_the_mean_of_the_granted_items() -> Non
         mean = state.server["item"][log.item[log.user == user]].mean(0)
         assert torch.allclose(found[user, 4:], mean, atol=1e-6)
     assert torch.equal(found[:, :4], user_vectors(fed, state))
-    assert torch.equal(user_vectors(fed, state)[:, None], state.devices.get(torch.arange(24))["user"])
+    assert torch.equal(user_vectors(fed, state)[:, None], fed.fleet.devices.get(torch.arange(24))["user"])
 
 
 def test_parameters_under_weights_take_the_devices_own_rows() -> None:

@@ -40,7 +40,7 @@ from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire.codec import Spec
-from veilrec.wire.uploads import Exchange, Sent, Uploads
+from veilrec.wire.uploads import Exchange, Letter, Uploads
 
 ITEMS, HIDDEN = 24, 40
 GRADIENTS = FedAvg(sends="gradients", server="adam", server_lr=0.01)
@@ -328,7 +328,7 @@ def planted(users: int, label: Tensor) -> Seen:
         for some in torch.arange(users).split(100):
             values: Message = {name: value[some] for name, value in whole.items()}
             sent = {name: torch.zeros(value.shape[1:]) for name, value in whole.items()}
-            yield Exchange(1, Sent(sent, {}), Uploads(some, values))
+            yield Exchange(1, Letter(sent, {}), Uploads(some, values))
 
     return Seen(told, probe)
 

@@ -87,7 +87,7 @@ def test_what_pard_keeps_back_is_read_where_it_is_granted(place: str) -> None:
     clients = phones(LOG, 0.4) if place == "phones" else silos(LOG, 5, 0.4)
     fed, state = trained(PARD(head=(8,)), clients=clients)
     assert public(fed).withheld == ["user_re"]
-    kept = state.devices.get(everyone(fed))["user_re"]  # [clients, seats, dim]
+    kept = fed.fleet.devices.get(everyone(fed))["user_re"]  # [clients, seats, dim]
     seats = clients.seats
     found = read(see(fed, state, ("withheld",)), "withheld").features
     assert found.shape == (LOG.n_users, 6)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from veilrec.base.params import Message, Part, Rows, Scope, keep, map_values, part_of
+from veilrec.base.params import Message, Part, Rows, Scope, map_values, part_of
 
 PARTS = {"user": Part(Scope.PRIVATE, "user"), "item": Part(Scope.SHARED, "item"), "head": Part(Scope.EXPOSED)}
-WEIGHTS = {name: torch.ones(1) for name in ("user", "item", "head.weight", "head.bias")}
 
 
 def test_the_part_stands_before_the_first_dot() -> None:
     assert [part_of(n) for n in ("item", "mlp1.weight", "a.b.c")] == ["item", "mlp1", "a"]
-
-
-def test_keep_selects_by_scope() -> None:
-    assert list(keep(WEIGHTS, PARTS, Scope.PRIVATE)) == ["user"]
-    assert list(keep(WEIGHTS, PARTS, Scope.SHARED, Scope.EXPOSED)) == ["item", "head.weight", "head.bias"]
-    assert keep(WEIGHTS, PARTS) == {}
 
 
 def test_map_values_changes_values_and_leaves_rows() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import vmap
 
+from veilrec.base import rows
 from veilrec.base.keys import Keys
 from veilrec.base.rows import shares, thinned
 
@@ -89,3 +90,24 @@ def test_the_batched_form_is_vmap() -> None:
     each = vmap(lambda own, value: thinned(own, Keys(value), 0.5))(history, keys.value)
     assert torch.equal(each, thinned(history, keys, 0.5))
     assert not torch.equal(each, thinned(history, keys.fold(1), 0.5))
+
+
+@given(st.lists(st.integers(0, 4), max_size=5))
+def test_rows_one_after_another_and_side_by_side(counts: list[int]) -> None:
+    count = torch.tensor(counts, dtype=torch.int64)
+    owner, place = rows.ragged(count)
+    pairs = [(c, k) for c, n in enumerate(counts) for k in range(n)]
+    assert list(zip(owner.tolist(), place.tolist(), strict=True)) == pairs
+    assert torch.equal(rows.within(owner, count), place)
+    assert torch.equal(rows.starts(count)[owner] + place, torch.arange(len(pairs)))
+    wide = rows.padded(torch.tensor(pairs).reshape(-1, 2), owner, place, count, blank=-1)
+    longest = max(counts, default=0)
+    assert wide.tolist() == [
+        [[c, k] if k < n else [-1, -1] for k in range(longest)] for c, n in enumerate(counts)
+    ]
+
+
+def test_numbers_stretch_over_what_lies_behind_them() -> None:
+    values = torch.zeros(2, 3, 4, 5)
+    assert rows.along(torch.zeros(2), values).shape == (2, 1, 1, 1)
+    assert rows.along(torch.zeros(2, 3), values).shape == (2, 3, 1, 1)

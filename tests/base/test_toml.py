@@ -50,9 +50,9 @@ def test_comments_stand_beside_their_values() -> None:
         "defence": [{"name": "a"}, {"name": "b"}],
     }
     text = write(values, {"seed": "x.toml", "plan.lr": "default", "defence.1.name": "--set"})
-    assert "seed = 1  # x.toml" in text
-    assert "lr = { user = 0.1 }  # default" in text
-    assert 'name = "b"  # --set' in text
+    assert "seed = 1 # x.toml" in text
+    assert "lr = {user = 0.1} # default" in text
+    assert 'name = "b" # --set' in text
     assert tomllib.loads(text) == values
 
 

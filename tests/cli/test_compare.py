@@ -47,7 +47,7 @@ def test_a_folder_of_cells_becomes_one_table(sweep: Path, capsys: pytest.Capture
         "0.780 [0.7",
         "leave-one-out by time",
         "Leaks: the worst attacker of audit veilrec.",
-        "laplace leaks less gender than no defence: AUC 0.610 against 0.780, difference -0.170",
+        "laplace leaks less gender than no defence: AUC 0.610 against 0.780, difference −0.170",
         "no defence recommends better than laplace: ndcg@10 0.300 against 0.250",
     ):
         assert expected in " ".join(answer.out.split()), expected

@@ -14,7 +14,7 @@ import typer
 
 from tests.cli.commands import call
 from veilrec import __version__, cli
-from veilrec.errors import BadInput, ClientFailed, Corrupted, Interrupted, NotEnough
+from veilrec.errors import BadInput, ClientFailed, Corrupted, Interrupted
 
 HEAVY = {"torch", "numpy", "pandas", "scipy", "sklearn", "safetensors"}
 LOADED = """
@@ -60,8 +60,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     ("error", "code", "line"),
     [
         (BadInput("a.toml", "broken", "mend it", line=3), 2, "veilrec: error: a.toml:3: broken; mend it\n"),
-        (NotEnough("3 of 10 answered;\nwait"), 3, "veilrec: error: 3 of 10 answered; wait\n"),
-        (Corrupted("x: cut off; restore it"), 4, "veilrec: error: x: cut off; restore it\n"),
+        (Corrupted("x: cut off;\nrestore it"), 4, "veilrec: error: x: cut off; restore it\n"),
         (Interrupted("stopped; continue"), 130, "veilrec: error: stopped; continue\n"),
         (KeyboardInterrupt(), 130, "veilrec: error: interrupted\n"),
         (typer.Abort(), 130, "veilrec: error: interrupted\n"),

@@ -14,7 +14,7 @@ from tests.cli.commands import call, tree
 from tests.reproduction.tiny import PAPER, RECIPE, write
 from tests.results import result
 from veilrec.recipe import Recipe
-from veilrec.reproduction.cells import Cell, other_settings
+from veilrec.reproduction.cells import PaperCell, other_settings
 from veilrec.reproduction.popularity import floor_of
 from veilrec.result import Result
 
@@ -263,7 +263,7 @@ def test_what_an_old_run_does_not_know_counts_where_it_is_asked_for(
 ) -> None:
     file = tmp_path / "a.toml"
     file.write_text(RECIPE.replace("lr = 1.0\n", ""), encoding="utf-8")
-    cell = Cell("synthetic", "synthetic", "plain", 0, file, tuple(sets), tmp_path)
+    cell = PaperCell("synthetic", "synthetic", "plain", 0, file, tuple(sets), tmp_path)
     settings = Recipe.load(file).values
     plan = {key: value for key, value in {**settings["plan"], **was}.items() if value is not None}
     old = replace(result(None, 0), settings={**settings, "plan": plan})

@@ -152,8 +152,8 @@ def test_a_personal_model_is_tested_judged_and_asked_alike(
     opened = reopen(place / "own")
     user, federation = 6, opened.federation
     with workers(1) as pool:
-        tested = scorer(federation, opened.state, pool)(torch.tensor([user]), None)[0, 0]
-    own = opened.state.devices.get(torch.tensor([user]))
+        tested = scorer(federation.fleet, federation.at(opened.state), pool)(torch.tensor([user]), None)[0, 0]
+    own = opened.federation.fleet.devices.get(torch.tensor([user]))
     sent = (own["score.weight"][0] @ opened.state.server["item"].T + own["score.bias"][0])[0]
     name, ids = opened.run.data.user_ids[user], list(opened.run.data.item_ids)
     for entry in listed(call(capsys, "recommend", "own", "--user", name, "--json")):

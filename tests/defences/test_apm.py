@@ -215,7 +215,7 @@ def test_noise_after_every_epoch_is_clipped_in_the_next_and_sent_as_it_is(rows: 
     bare = sent_by(fed_of(Defence(), FedMF(24, dim=4), **plan))
     touched = {k: set(rows_of(message["item"])) for k, message in bare.items()}
     for client, message in list(sent_by(fed).items())[::6]:
-        keys = fed.client_keys(torch.tensor([client]), 0)
+        keys = fed.fleet.client_keys(torch.tensor([client]), 0)
         first, second = (keys.fold("after").fold(epoch).fold("item") for epoch in (0, 1))
         sent = rows_of(message["item"])
         assert sent.keys() == (set(range(24)) if rows == "all" else touched[client])
@@ -240,7 +240,7 @@ def test_an_own_vector_that_is_uploaded_is_noised_on_its_way_out() -> None:
     state, seen = uploads_of(fed)
     assert torch.equal(held(fed, state)["user"], plain)
     for client, (exchange, place) in list(seen.items())[::6]:
-        keys = fed.client_keys(torch.tensor([client]), 0).fold("upload").fold("user")
+        keys = fed.fleet.client_keys(torch.tensor([client]), 0).fold("upload").fold("user")
         expected = plain[client].clamp(-0.5, 0.5) + numbers(keys, [0], 4) / 30
         assert largest(exchange.received.values["user"][place], expected) < 3 * step_of(1 / 30, 0.5)  # type: ignore[call-overload]
 

@@ -96,7 +96,7 @@ def moments(fed: Federation, rounds: int = 3) -> list[Tensor]:
     batch: Any = SimpleNamespace(history=torch.arange(4)[None], weight=torch.ones(4).double())
     for done in range(rounds):
         state = run(fed, done) if done else fed.start()
-        keys = fed.client_keys(torch.tensor(2), done).fold("step").fold(done)
+        keys = fed.fleet.client_keys(torch.tensor(2), done).fold("step").fold(done)
         device = Device(batch, {}, {}, keys, torch.tensor(done), torch.tensor(done))
         own = {n: w[2] for n, w in held(fed, state).items() if n in fed.model.names()}
         user = own["user"].detach().requires_grad_()

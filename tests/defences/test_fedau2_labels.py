@@ -13,7 +13,19 @@ import torch
 from torch import Tensor
 
 from tests.attacks.heads import GRADIENTS, share_right, task_of, world
-from tests.worlds import checkerboard, digest, federation, held, log_of, phones, resume, run, silos
+from tests.worlds import (
+    begin,
+    both,
+    checkerboard,
+    digest,
+    federation,
+    held,
+    log_of,
+    phones,
+    resume,
+    run,
+    silos,
+)
 from veilrec import node
 from veilrec.attacks.idlg import iDLG
 from veilrec.base import tensors
@@ -161,10 +173,10 @@ def test_a_resumed_run_says_the_same() -> None:
     whole = run(fed_of(clients, plain(), cohort=0.5), 4)
     half = run(fed_of(clients, plain(), cohort=0.5), 2)
     again = fed_of(clients, plain(), cohort=0.5)
-    begun = again.start()
-    begun.devices.restore(half.devices.state())
-    assert digest(resume(again, replace(half, devices=begun.devices), 4)) == digest(whole)
-    assert torch.equal(held(again, begun)[KEY], held(again, again.start())[KEY])
+    first = held(again, begin(again))[KEY]
+    again.fleet.devices.restore(half.devices.state())
+    assert digest(resume(again, both(again, half), 4)) == digest(whole)
+    assert torch.equal(held(again, run(again))[KEY], first)
 
 
 def test_every_person_attribute_and_seed_has_a_draw_of_its_own() -> None:
@@ -213,7 +225,7 @@ def test_one_gradient_for_all_devices_of_a_dense_model() -> None:
         federation(clients, FedVAE(24, hidden=7, dim=4), GRADIENTS, plain(strength=5.0), **plan)
         for _ in range(2)
     ]
-    assert summed(feds[0], set())
+    assert summed(feds[0].fleet.task(), feds[0].clients.sizes, set())
     blind = run(feds[0], 3)
     copies = run(feds[1], 3, watch=[lambda exchange: None])
     assert all(torch.allclose(blind.server[n], copies.server[n], atol=1e-12) for n in blind.server)
@@ -301,7 +313,7 @@ def leaving(turned: bool, model: str, defence: Defence, protocol: FedAvg) -> lis
     state, sent = fed.start(), list[bytes]()
     own = held(fed, state)
     own[KEY] = key_that(turned, SIXTY, ("gender", "age")).expand(6, 3).contiguous()
-    state.devices.put(torch.arange(6), own)
+    fed.fleet.devices.put(torch.arange(6), own)
 
     def watch(exchange: Exchange) -> None:
         sent.extend(encode(one(exchange.received.values, k)) for k in range(len(exchange.received.cohort)))
@@ -352,7 +364,7 @@ def test_so_in_a_chain_each_keeps_to_its_own_attributes() -> None:
     state = fed.start()
     own = held(fed, state)
     own[KEY] = key_that(True, SIXTY, ("gender",)).expand(6, 3).contiguous()
-    state.devices.put(torch.arange(6), own)
+    fed.fleet.devices.put(torch.arange(6), own)
     resume(fed, state, 2, watch=[reads])
     truth = people(False).attributes["gender"].tolist()
     assert all(told == 1 - truth[client] for row in reads.rounds.values() for client, told in row.items())
@@ -450,11 +462,11 @@ def test_a_real_device_draws_what_no_seed_decides_and_keeps_it(tmp_path: Path) -
     """Three stores of one person, and the simulation's twin: each says by its own key, round after round."""
     recipe, client = recipe_of("0.0"), 7
     fed = recipe.experiment().federation()
-    state, schema = fed.start(), fed.protocol.schema(fed.model, torch.float32)
+    state, schema = fed.start(), fed.protocol.schema(fed.model, dtype=torch.float32)
     keys = [held(fed, state)[KEY][client]]
     for name in ("twin", "a", "b", "c"):
         store, told = tmp_path / name, []
-        node.provision(fed, state, client, recipe.toml(), store)
+        node.provision(fed, client, recipe.toml(), store)
         for round in range(3):
             message = node.letter(fed, replace(state, round=round), client)
             slope = codec.decode(node.answer(store, message, seeded=name == "twin"), schema)[BIAS]

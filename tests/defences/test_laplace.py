@@ -245,7 +245,7 @@ def test_the_number_in_a_row_and_column_is_that_of_the_whole_table() -> None:
     fed = fed_of(Laplace(rows="all", clip=100.0, scale=0.3))
     sent, state = sent_by(fed), fed.start()
     for client in (0, 7, 23):
-        key = int(fed.client_keys(torch.tensor([client]), 0).fold("upload").fold("item").value) % 2**64
+        key = int(fed.fleet.client_keys(torch.tensor([client]), 0).fold("upload").fold("item").value) % 2**64
         drawn = [[number("laplace", key, row, column, 4) for column in range(4)] for row in range(24)]
         value = sent[client]["item"]
         assert isinstance(value, Rows)
@@ -302,10 +302,10 @@ def test_only_the_parts_that_are_named_are_changed() -> None:
 
 def test_examples_are_in_the_clear_where_they_are_counted() -> None:
     exchange, place = uploads_of(fed_of(Laplace(), FedAvg(weigh="examples")))[1][4]
-    assert exchange.received.examples is not None
-    assert int(exchange.received.examples[place]) == 10
+    assert exchange.received.values.get("examples") is not None
+    assert int(exchange.received.values.get("examples")[place]) == 10
     exchange, place = uploads_of(fed_of(Laplace()))[1][4]
-    assert exchange.received.examples is None
+    assert exchange.received.values.get("examples") is None
 
 
 # Against a loop that does it number by number.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.contract import Scene
-from tests.worlds import checkerboard, digest, federation, held, largest, log_of, phones, run, silos
+from tests.worlds import changed, checkerboard, digest, federation, held, largest, log_of, phones, run, silos
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Scope, part_of
 from veilrec.clients import Clients
@@ -35,7 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"reads": "positives", "ip": "own"},
     {"public_share": 1.0, "warm_up": 9},
-    {"estimator_dropout": 0.5},
+    {"reference": True},
 ]
 
 
@@ -184,7 +184,7 @@ def test_without_posts_a_device_learns_from_itself() -> None:
 
 
 def test_the_distance_may_be_a_mean_square() -> None:
-    defence = PARD(distance="mean_square", lambda_ir=0.0, lambda_re=1.0)
+    defence = PARD(reference=True, lambda_ir=0.0, lambda_re=1.0)
     scene = scene_of(defence)
     for k, loss in enumerate(penalties(defence, scene)):
         hand = ByHand(scene, k)
@@ -354,7 +354,7 @@ def test_predictors_begin_alike_and_vectors_and_estimators_do_not() -> None:
     """Also on a device with secret keys: what all have in common is the seed's."""
     fed = fed_of(PARD())
     cohort = torch.tensor([2, 5])
-    first, secret = fed.fresh(cohort), replace(fed, keys=Keys.secret()).fresh(cohort)
+    first, secret = fed.fleet.fresh(cohort), changed(fed, keys=Keys.secret()).fleet.fresh(cohort)
     for name in first:
         if name.startswith("predictor.") and name.endswith("weight"):
             assert first[name].any()
@@ -363,7 +363,7 @@ def test_predictors_begin_alike_and_vectors_and_estimators_do_not() -> None:
     for name in ("user", "user_re", "estimators.ir.0.weight"):
         assert not torch.equal(first[name][0], first[name][1])
         assert not torch.equal(first[name], secret[name])
-    other = replace(fed, seed=1).fresh(cohort)
+    other = changed(fed, seed=1).fleet.fresh(cohort)
     assert not torch.equal(first["predictor.0.weight"], other["predictor.0.weight"])
 
 
@@ -381,8 +381,8 @@ def test_the_half_that_stays_may_begin_with_a_size_of_its_own() -> None:
 def test_how_estimators_step() -> None:
     assert PARD().helpers.momentum == 0.9
     assert PARD().helpers.clip == 5.0
-    assert PARD(estimator_lr=0.01, estimator_every=2).helpers.lr == 0.01
-    fed = fed_of(PARD(estimator_every=2))
+    assert PARD(estimator_lr=0.01).helpers.lr == 0.01
+    fed = fed_of(PARD(reference=True))
     one, two, three = (held(fed, run(fed, n)) for n in (1, 2, 3))
     names = [name for name in fed.model.names() if name.startswith("estimators")]
     assert all(torch.equal(one[name], two[name]) for name in names)
@@ -425,14 +425,12 @@ def test_attributes_are_those_asked_for() -> None:
         {"join": "add"},
         {"average_user": True},
         {"ip": "own"},
-        {"distance": "mean_square"},
         {"reads": "positives"},
         {"lambda_ir": 0.1},
         {"lambda_re": 0.1},
         {"public_share": 1.0},
         {"estimator_lr": 0.01},
-        {"estimator_passes": 2},
-        {"estimator_dropout": 0.5},
+        {"reference": True},
         {"attributes": ("age",)},
         {"head": (5,)},
     ],
@@ -450,17 +448,7 @@ def test_every_option_changes_something(options: dict[str, Any]) -> None:
         ({"warm_up": -1}, "warm_up"),
         ({"estimator_lr": 0.0}, "estimator_lr"),
         ({"estimator_lr": math.inf}, "estimator_lr"),
-        ({"estimator_clip": 0.0}, "estimator_clip"),
-        ({"estimator_momentum": 1.0}, "estimator_momentum"),
         ({"public_share": 0.0}, "public_share"),
-        ({"estimator_every": 0}, "estimator_every"),
-        ({"estimator_passes": 0}, "estimator_passes: 0 is too few; give 1 or more"),
-        (
-            {"estimator_dropout": 1.0},
-            "estimator_dropout: 1.0 is no share; give a number from 0 up to below 1",
-        ),
-        ({"estimator_dropout": -0.1}, "estimator_dropout: -0.1 is no share"),
-        ({"estimator_dropout": math.nan}, "estimator_dropout: nan is no share"),
         ({"head": (0,)}, "head"),
     ],
 )

@@ -13,7 +13,7 @@ from tests.canary_world import ITEMS, USERS, canaries_of, canary_world, spying
 from tests.contract import Scene
 from tests.forking import Posting
 from tests.test_node import uploads_agree
-from tests.worlds import digest, federation, largest, phones, run, silos
+from tests.worlds import changed, digest, federation, largest, phones, run, silos
 from veilrec.base import tensors
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope
@@ -85,7 +85,7 @@ def test_scores_of_a_cohort_are_those_of_its_devices(model: str, average: bool, 
     fed = federation(clients, MODELS[model](ITEMS, clients.n_seats, dim=6), None, defence)
     state = run(fed)
     fast = fed.evaluate(state).means()
-    slow = replace(fed, model=_without_batched(fed.model)).evaluate(state).means()
+    slow = changed(fed, model=_without_batched(fed.model)).evaluate(state).means()
     assert fast == pytest.approx(slow, abs=1e-9)
 
 
@@ -140,7 +140,7 @@ def test_uploads_are_the_open_vector_and_touched_rows_and_nothing_else(model: st
     assert set(fed.protocol.schema(fed.model)) == {"user", "item"}
     for exchange in seen_of(fed):
         received = exchange.received
-        assert received.message.keys() == {"user", "item"}
+        assert received.values.keys() == {"user", "item"}
         assert isinstance(received.values["item"], Rows)
         for k, client in enumerate(received.cohort.tolist()):
             rows = received.values["item"].row[k]
@@ -287,7 +287,7 @@ class SideBySide(FedAvg):
 
 
 def test_a_slice_of_storage_with_private_bytes_leaves_without_them() -> None:
-    fed = replace(fed_of(clients=clients_of(0.0)), protocol=SideBySide())
+    fed = changed(fed_of(clients=clients_of(0.0)), protocol=SideBySide())
     for exchange in seen_of(fed, 1):
         user = exchange.received.values["user"]
         assert isinstance(user, torch.Tensor)
@@ -371,7 +371,7 @@ def changed_by(who: int, consent: float, rounds: int = 1) -> set[str]:
         for exchange in seen_of(fed_of(clients=clients_of(consent, log)), rounds):
             received = exchange.received
             for k, client in enumerate(received.cohort.tolist()):
-                sent[f"{exchange.round}: {client}"] = encode(one(received.message, k))
+                sent[f"{exchange.round}: {client}"] = encode(one(received.values, k))
             for k, owner in enumerate(received.posts.owner.tolist()):
                 post: Message = {name: value[k] for name, value in received.posts.values.items()}
                 sent[f"{exchange.round}: post of {owner}"] = encode(post)
@@ -407,15 +407,15 @@ def test_a_device_alone_uploads_the_same(tmp_path: Path) -> None:
 
 
 def test_large_estimators_make_small_chunks() -> None:
-    fed = replace(fed_of(), plan=Plan())
+    fed = changed(fed_of(), plan=Plan())
     held_by_all = sum(fed.model.get_parameter(n).numel() for n in fed.model.names() if "estimators" in n)
     assert fed.defence.whole(fed.model) == 5 * held_by_all
-    wide = replace(fed, model=PARD().attach(told(FedNCF(ITEMS, dim=128), fed.clients)))
-    assert max(map(len, fed.chunks(torch.arange(USERS)))) == USERS
-    assert max(map(len, wide.chunks(torch.arange(USERS)))) < USERS
+    wide = changed(fed, model=PARD().attach(told(FedNCF(ITEMS, dim=128), fed.clients)))
+    assert max(map(len, fed.fleet.chunks(torch.arange(USERS)))) == USERS
+    assert max(map(len, wide.fleet.chunks(torch.arange(USERS)))) < USERS
 
 
 def test_same_seed_same_bits() -> None:
     states = [run(fed_of(workers=workers, chunk=chunk), 2) for workers, chunk in ((1, 7), (2, 7))]
     assert digest(states[0]) == digest(states[1])
-    assert digest(run(replace(fed_of(), keys=Keys.seed(1)), 2)) != digest(states[0])
+    assert digest(run(changed(fed_of(), keys=Keys.seed(1)), 2)) != digest(states[0])

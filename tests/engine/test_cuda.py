@@ -60,7 +60,7 @@ def test_two_rounds_agree_with_the_cpu(name: str) -> None:
         fed = Federation.of(clients, made, FedAvg(), defence, Plan(rounds=2, lr=0.5), device=device)
         state = fed.run(fed.start())
         everyone = torch.arange(len(clients), device=device)
-        ends.append({**state.server, **state.devices.get(everyone)})
+        ends.append({**state.server, **fed.fleet.devices.get(everyone)})
         assert fed.evaluate(state, "test").means()["hr@10"] >= 0
     for weight, value in ends[0].items():
         assert torch.allclose(value, ends[1][weight].cpu(), rtol=0, atol=1e-4), weight

@@ -11,11 +11,13 @@ import torch
 
 from tests.reference import Reference, Shape, Upload
 from tests.worlds import RAGGED, SHORT, federation, held, largest, phones, ragged, silos, uploads_of
+from veilrec import rounds
 from veilrec.base import steps
 from veilrec.base.keys import Keys
 from veilrec.base.params import Rows
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
+from veilrec.engine.fleet import InProcess
 from veilrec.engine.store import Store
 from veilrec.examples import Portion, Step
 from veilrec.model import Recommender
@@ -105,10 +107,10 @@ def compare(case: Case, bound: float) -> None:
     for client, upload in uploads.items():
         exchange, place = seen[client]
         compare_upload(one(exchange.received.values, place), upload, bound)
-        if engine.protocol.counts():
-            assert int(exchange.received.examples[place]) == upload.examples
+        if engine.protocol.needs_examples:
+            assert int(exchange.received.values.get("examples")[place]) == upload.examples
         else:
-            assert exchange.received.examples is None
+            assert exchange.received.values.get("examples") is None
 
 
 def compare_upload(message: Any, upload: Upload, bound: float) -> None:
@@ -190,26 +192,26 @@ def test_twenty_rounds_of_silos_in_double_precision() -> None:
 
 
 def padding_is_uploaded(patch: pytest.MonkeyPatch) -> None:
-    original = FedAvg.absorb
+    original = FedAvg.fold
 
-    def absorb(self: FedAvg, state: Any, partial: Any, uploads: Uploads) -> Any:
+    def fold(self: FedAvg, model: Any, sent: Any, partial: Any, uploads: Uploads) -> Any:
         values = {
             n: Rows(v.row.clamp(min=0), v.value) if isinstance(v, Rows) else v
             for n, v in uploads.values.items()
         }
-        return original(self, state, partial, replace(uploads, values=values))
+        return original(self, model, sent, partial, replace(uploads, values=values))
 
-    patch.setattr(FedAvg, "absorb", absorb)
+    patch.setattr(FedAvg, "fold", fold)
 
 
 def clients_share_their_negatives(patch: pytest.MonkeyPatch) -> None:
-    original = Federation.client_keys
+    original = InProcess.client_keys
 
-    def client_keys(self: Federation, cohort: torch.Tensor, round: int) -> Keys:
-        keys = original(self, cohort, round)
+    def client_keys(self: InProcess, cohort: torch.Tensor, round: int, keys: Keys) -> Keys:
+        keys = original(self, cohort, round, keys)
         return Keys(keys.value[:1].expand(len(cohort)))
 
-    patch.setattr(Federation, "client_keys", client_keys)
+    patch.setattr(InProcess, "client_keys", client_keys)
 
 
 def optimiser_state_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -240,22 +242,21 @@ def one_rate_for_all_parts(patch: pytest.MonkeyPatch) -> None:
 
 
 def negatives_are_the_same_every_round(patch: pytest.MonkeyPatch) -> None:
-    original = Federation.client_keys
-    patch.setattr(Federation, "client_keys", lambda self, cohort, round: original(self, cohort, 0))
+    original = InProcess.client_keys
+    patch.setattr(InProcess, "client_keys", lambda self, cohort, round, keys: original(self, cohort, 0, keys))
 
 
 def touched_instead_of_clients(patch: pytest.MonkeyPatch) -> None:
-    for step in ("absorb", "finish"):
-        original = getattr(FedAvg, step)
+    original = FedAvg.fold
 
-        def other(self: FedAvg, *arguments: Any, original: Any = original) -> Any:
-            return original(replace(self, weigh="touched"), *arguments)
+    def fold(self: FedAvg, *arguments: Any) -> Any:
+        return original(replace(self, weigh="touched"), *arguments)
 
-        patch.setattr(FedAvg, step, other)
+    patch.setattr(FedAvg, "fold", fold)
 
 
 def everyone_is_sampled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Federation, "sample", lambda self, round: torch.arange(len(self.clients)))
+    patch.setattr(rounds, "sample", lambda plan, keys, roster, round: roster.able)
 
 
 ADAM = Case("short", "mlp", rounds=2).but(precision="float64", optimiser="adam", lr=0.01, chunk=3)

@@ -136,11 +136,16 @@ def test_what_was_seen_never_ranks() -> None:
 
 @pytest.mark.parametrize("n", [0, 3])
 @pytest.mark.parametrize("sampled", [0, 4])
-def test_blocks_change_nothing(n: int, sampled: int, checkerboard: Interactions) -> None:
+def test_blocks_change_nothing(
+    n: int, sampled: int, checkerboard: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clients = silos(checkerboard, n) if n else phones(checkerboard)
     table = Keys.seed(0).normal(24, 24)
     pool = candidates(clients, sampled) if sampled else None
-    results = [judge(clients, table, pool=pool, block=block) for block in (1, 5, 64, 10**6)]
+    results = []
+    for block in (1, 5, 64, 10**6):
+        monkeypatch.setattr("veilrec.engine.evaluation.BLOCK", block)
+        results.append(judge(clients, table, pool=pool))
     assert all(torch.equal(results[0].values[m], r.values[m]) for r in results for m in r.values)
     assert results[0].user.tolist() == list(range(24))
 
@@ -227,18 +232,21 @@ def test_the_popularity_floor() -> None:
 @pytest.mark.parametrize("sampled", [0, 5])
 @pytest.mark.parametrize("n", [0, 4])
 def test_the_engine_shows_what_the_model_scores(
-    model: Any, sampled: int, n: int, checkerboard: Interactions
+    model: Any, sampled: int, n: int, checkerboard: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clients = silos(checkerboard, n) if n else phones(checkerboard)
-    judges = [Evaluation(candidates=sampled, ks=KS, select="hr@1", block=block) for block in (5, 64)]
+    judges = Evaluation(candidates=sampled, ks=KS, select="hr@1")
     feds = [
-        federation(clients, model(24, clients.n_seats, dim=4), evaluation=j, workers=w, cohort=0.5)
-        for j, w in zip(judges, (1, 2), strict=True)
+        federation(clients, model(24, clients.n_seats, dim=4), evaluation=judges, workers=w, cohort=0.5)
+        for w in (1, 2)
     ]
     state = run(feds[0], 2)
-    first, second = (fed.evaluate(state) for fed in feds)
+    feds[1].fleet.devices = feds[0].fleet.devices
+    second = feds[1].evaluate(state)
+    monkeypatch.setattr("veilrec.engine.evaluation.BLOCK", 5)
+    first = feds[0].evaluate(state)
     assert all(torch.equal(first.values[m], second.values[m]) for m in first.values)
-    own = state.devices.get(torch.arange(len(clients)))
+    own = feds[0].fleet.devices.get(torch.arange(len(clients)))
     table = torch.zeros(24, 24)
     for client, seats in enumerate(clients.seats.tolist()):
         whole = {**state.server, **{name: value[client] for name, value in own.items()}}

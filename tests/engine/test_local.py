@@ -13,13 +13,14 @@ from tests.worlds import SHORT, federation, largest, phones, ragged, run, silos
 from veilrec.base.params import Params, Part, Rows, Scope
 from veilrec.clients import Batch
 from veilrec.engine.evaluation import Evaluation
+from veilrec.engine.respond import respond
 from veilrec.model import Device, Recommender, bind
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire.codec import one
-from veilrec.wire.uploads import Uploads
+from veilrec.wire.uploads import Letter, Uploads
 
 MODELS: dict[str, Any] = {
     "mf": lambda seats: FedMF(120, seats, dim=4),
@@ -27,12 +28,20 @@ MODELS: dict[str, Any] = {
 }
 
 
-def answer(fed: Federation, who: list[int]) -> tuple[Uploads, Params]:
+def answer(fed: Federation, who: list[int], letter: Letter | None = None) -> tuple[Uploads, Params]:
     """What some devices upload and keep in the first round."""
-    state, chunk = fed.start(), torch.tensor(who)
-    sent = fed.protocol.send(state, chunk, fed.keys)
-    _, uploads, kept = fed.respond(sent, state, state.devices.get(chunk), chunk, fed.task())
-    return uploads, kept
+    some = torch.tensor(who)
+    letter = letter or fed.letter(fed.start(), some)
+    chunk = fed.fleet.chunk(letter, some, some, fed.keys)
+    found = respond(fed.fleet.task(), chunk, fed.fleet.schema(letter), fed.fleet.announced)
+    return found.uploads, found.kept
+
+
+def examples_of(uploads: Uploads) -> Tensor:
+    """How many examples each device says that it has."""
+    found = uploads.values["examples"]
+    assert isinstance(found, Tensor)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -49,13 +58,13 @@ def test_alone_and_in_company(model: str, world: str, protocol: FedAvg) -> None:
     order = sorted(range(len(clients)), key=lambda k: -clients.sizes[k])
     together, kept = answer(fed, order)
     assert together.loss is not None
-    assert together.examples is not None
+    assert examples_of(together) is not None
     for place, client in enumerate(order):
         alone, own = answer(fed, [client])
         assert alone.loss is not None
-        assert alone.examples is not None
+        assert examples_of(alone) is not None
         assert largest(alone.loss[0], together.loss[place]) < 1e-6
-        assert int(alone.examples[0]) == int(together.examples[place]) == clients.sizes[client]
+        assert int(examples_of(alone)[0]) == int(examples_of(together)[place]) == clients.sizes[client]
         assert all(largest(own[n][0], kept[n][place]) < 1e-6 for n in own)
         for name, value in one(alone.values, 0).items():
             other = one(together.values, place)[name]
@@ -140,9 +149,8 @@ def test_the_reported_loss_is_the_mean_over_all_examples() -> None:
 def test_what_is_sent_and_held_is_not_written_to() -> None:
     clients = phones(ragged(SHORT, 120))
     fed = federation(clients, FedNCF(120, dim=4, head=(6,)), lr=0.5, batch=16, optimiser="adam")
-    state, chunk = fed.start(), torch.tensor([7, 6, 0])
-    sent = fed.protocol.send(state, chunk, fed.keys)
+    sent = fed.letter(fed.start(), torch.tensor([7, 6, 0]))
     before = {name: value.clone() for name, value in sent.all.items()}
-    fed.respond(sent, state, state.devices.get(chunk), chunk, fed.task())
+    answer(fed, [7, 6, 0], sent)
     assert all(torch.equal(sent.all[name], value) for name, value in before.items())
-    assert state.devices.used == 0  # whoever asked decides what is stored
+    assert fed.fleet.devices.used == 0  # whoever asked decides what is stored

@@ -53,7 +53,7 @@ clients = Clients.phones(log.leave_one_out(), consent=0.2)
 model = FedNCF(log.n_items, dim=64, user="exposed")
 fed = Federation.of(clients, model, FedAvg(), PARD(), plan, evaluation=Evaluation(candidates=99))
 state = fed.run(fed.start())
-assert state.devices.shelf is not None
+assert fed.fleet.devices.shelf is not None
 assert len(state.posts.owner) > 500
 print([line for line in open("/proc/self/status") if line.startswith("VmHWM")][0].split()[1])
 """

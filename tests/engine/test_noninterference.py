@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tests.contract import Case, cases
 from tests.hooks import Attached, Classifying, Open, part
-from tests.worlds import federation, log_of, phones, resume
+from tests.worlds import begin, federation, log_of, phones, resume
 from veilrec.base.keys import Keys
 from veilrec.base.params import Part, Scope
 from veilrec.clients import Clients
@@ -68,12 +68,12 @@ def leaving(fed: Federation, devices: dict[str, Tensor] | None = None, rounds: i
     """Every upload and post of some rounds as bytes, from the weights given, or from fresh ones."""
     state, sent = fed.start(), dict[str, bytes]()
     if devices is not None:
-        state.devices.put(torch.arange(len(fed.clients)), devices)
+        fed.fleet.devices.put(torch.arange(len(fed.clients)), devices)
 
     def watch(exchange: Exchange) -> None:
         received = exchange.received
         for k, client in enumerate(received.cohort.tolist()):
-            sent[f"{exchange.round}: {client}"] = encode(one(received.message, k))
+            sent[f"{exchange.round}: {client}"] = encode(one(received.values, k))
         for k, owner in enumerate(received.posts.owner.tolist()):
             post = {name: value[k] for name, value in received.posts.values.items()}
             sent[f"{exchange.round}: post of {owner}"] = encode(dict(post))
@@ -115,7 +115,7 @@ def labels_change_nothing(seed: int, model: str, defence: Case, protocol: Case, 
     willing = clients.consents["gender"][:, 0]  # one draw decides for all attributes
     parts = {"protocol": protocol.build(), "defence": chain(defence.build(), Open())}
     trained = {"UCFedRec"}  # by devices, which under a protocol of gradients step nothing that is shared
-    assume(not (parts["protocol"].still() and defence.name in trained))
+    assume(not (parts["protocol"].sends_gradients and defence.name in trained))
     other = phones(relabelled(log, seed + 1, spared=willing), consent)
     assert leaving(fed_of(clients, model, **parts), rounds=1) == leaving(
         fed_of(other, model, **parts), rounds=1
@@ -183,14 +183,14 @@ class Diary(Defence):
 @given(st.integers(0, 10**6), st.sampled_from(sorted(MODELS)), st.sampled_from(cases("protocols")))
 def test_weights_that_no_loss_reads_change_no_byte(seed: int, model: str, protocol: Any) -> None:
     fed = fed_of(phones(world(seed)), model, protocol=protocol.build(), defence=Diary())
-    own = fed.start().devices.get(torch.arange(USERS))
+    own = begin(fed).devices.get(torch.arange(USERS))
     other = {**own, "diary": Keys.seed(seed).normal(USERS, 5)}
     assert leaving(fed, own) == leaving(fed, other)
 
 
 def test_planted_weights_that_a_loss_reads_are_noticed() -> None:
     fed = fed_of(phones(world(3)), defence=Diary(read=1.0))
-    own = fed.start().devices.get(torch.arange(USERS))
+    own = begin(fed).devices.get(torch.arange(USERS))
     assert leaving(fed, own) != leaving(fed, {**own, "diary": Keys.seed(3).normal(USERS, 5)})
 
 
@@ -200,7 +200,7 @@ def test_what_one_device_holds_changes_no_byte_of_another_in_its_round(
     seed: int, who: int, model: str
 ) -> None:
     fed = fed_of(phones(world(seed)), model)
-    own = fed.start().devices.get(torch.arange(USERS))
+    own = begin(fed).devices.get(torch.arange(USERS))
     other = {name: value.clone() for name, value in own.items()}
     other["user"][who] += 1.0
     sent, changed = (leaving(fed, devices, rounds=1) for devices in (own, other))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.worlds import SHORT, federation, phones, ragged
+from tests.worlds import SHORT, changed, federation, phones, ragged
 from veilrec.base.keys import Keys
 from veilrec.base.params import ROW, Params, Part, Scope
 from veilrec.defences.none import Undefended
 from veilrec.engine import private_rows
-from veilrec.engine.private_rows import closed, find, opened, union
+from veilrec.engine.private_rows import find, load, save, union
 from veilrec.errors import BadInput
 from veilrec.examples import Portion
 from veilrec.model import Recommender
@@ -23,6 +21,7 @@ from veilrec.models.fedmf import FedMF
 from veilrec.models.fedrap import FedRAP
 
 ITEMS = 12
+FIRST = Keys.seed(0)  # of devices whose tables begin with zeros
 rows = st.lists(st.integers(0, ITEMS - 1), unique=True, max_size=ITEMS).map(sorted)
 pairs = st.lists(st.tuples(rows, rows), min_size=1, max_size=5)
 
@@ -65,14 +64,14 @@ def test_a_round_of_local_tables(both: list[tuple[list[int], list[int]]]) -> Non
     """Rows not kept are zero in the round; those of the round replace what was kept, the rest stays."""
     kept, local = kept_of([a for a, _ in both]), padded([b for _, b in both])
     before = {name: value.clone() for name, value in kept.items()}
-    _, own = opened(FedMF(ITEMS), portion_of(local), kept)
+    _, own = load(FedMF(ITEMS), portion_of(local), kept, FIRST)
     assert own.keys() == {"residual", "m/residual", "t/residual"}
     for k, (a, b) in enumerate(both):
         for place, row in enumerate(b):
             assert own["residual"][k, place].tolist() == ([3.0 * row, 4.0 * row] if row in a else [0.0, 0.0])
         assert not own["residual"][k, len(b) :].any()
     trained = {name: value + 1000 for name, value in own.items()}
-    after = closed(kept, local, trained)
+    after = save(kept, local, trained)
     assert list(after) == list(kept)
     assert after["t/residual"].tolist() == [1001.0] * len(both)
     for k, (a, b) in enumerate(both):
@@ -94,8 +93,8 @@ def test_a_round_of_local_tables(both: list[tuple[list[int], list[int]]]) -> Non
 
 def test_without_tables_nothing_happens() -> None:
     portion, kept = portion_of(torch.tensor([[1, 2]])), {"user": torch.ones(1, 3)}
-    assert opened(FedMF(ITEMS), portion, kept) == (portion, kept)
-    assert closed(kept, portion.known.rows, {"user": torch.zeros(1, 3), "item": torch.ones(1)}).keys() == {
+    assert load(FedMF(ITEMS), portion, kept, FIRST) == (portion, kept)
+    assert save(kept, portion.known.rows, {"user": torch.zeros(1, 3), "item": torch.ones(1)}).keys() == {
         "user"
     }
     assert private_rows.names_of(FedMF(ITEMS)) == []
@@ -109,11 +108,11 @@ def test_what_is_recalled_and_what_is_here_make_the_whole(project: int) -> None:
     lists = [[0, 3, 4, 11], [], [2, 5]]
     kept = {n: v[:, :, None] if n == "kept/residual" else v for n, v in kept_of(lists).items()}
     del kept["kept/m/residual"]
-    whole = private_rows.widened(kept, "residual", ITEMS)
+    whole = private_rows.widened(model, kept, "residual", FIRST)
     everything = torch.stack([model._summed(torch.arange(ITEMS), table) for table in whole])
     assert everything[0].any()
     for local in ([[3, 4, 7], [1], [9]], [[0, 3, 4, 11], [], []], [[], [], [2, 5]]):
-        portion, own = opened(model, portion_of(padded(local)), kept)
+        portion, own = load(model, portion_of(padded(local)), kept, FIRST)
         found = []
         for k in range(3):
             rest = portion.known.rest[k]
@@ -126,22 +125,22 @@ def test_whole_tables_of_devices_old_and_new() -> None:
     fed = federation(
         phones(ragged(SHORT, 120)), FedRAP(120, 1, dim=3), cohort=0.5, optimiser="adam", rounds=2
     )
-    state = fed.run(fed.start())
+    fed.run(fed.start())
     everyone = torch.arange(len(fed.clients))
-    found = private_rows.whole(fed.model, state.devices, everyone, ["residual"])["residual"]
+    found = fed.fleet.whole(everyone, ["residual"])["residual"]
     assert found.shape == (len(fed.clients), 120, 1, 3)
-    kept = state.devices.get(everyone)
+    kept = fed.fleet.devices.get(everyone)
     for k in everyone.tolist():
         row = kept[ROW][k]
         assert torch.equal(found[k, row[row >= 0]], kept["kept/residual"][k, row >= 0])
         assert found[k].flatten(1).any(1).nonzero().squeeze(1).tolist() == row[row >= 0].tolist()
-        assert (int(state.devices.slot[k]) < 0) == (not found[k].any())
-    assert 0 < state.devices.used < len(fed.clients)
+        assert (int(fed.fleet.devices.slot[k]) < 0) == (not found[k].any())
+    assert 0 < fed.fleet.devices.used < len(fed.clients)
 
 
 def test_fresh_devices_hold_no_row() -> None:
     fed = federation(phones(ragged(SHORT, 120)), FedRAP(120, 1, dim=3, variant="original"), optimiser="adam")
-    own = fed.fresh(torch.arange(4))
+    own = fed.fleet.fresh(torch.arange(4))
     assert {name: tuple(value.shape) for name, value in own.items() if "residual" in name or name == ROW} == {
         "kept/residual": (4, 0, 1, 3),
         "kept/m/residual": (4, 0, 1, 3),
@@ -151,9 +150,9 @@ def test_fresh_devices_hold_no_row() -> None:
     }
     assert own["score.weight"].shape == (4, 1, 3)
     assert private_rows.size(fed.model) == 3 * 120 * 3
-    assert len(fed.chunks(torch.arange(8))) == 1
-    few = replace(fed, defence=Large())
-    assert len(few.chunks(torch.arange(8))) == 8
+    assert len(fed.fleet.chunks(torch.arange(8))) == 1
+    few = changed(fed, defence=Large())
+    assert len(few.fleet.chunks(torch.arange(8))) == 8
 
 
 class Large(Undefended):
@@ -177,12 +176,12 @@ def test_planted_momentum_that_goes_on_without_its_row_would_be_seen() -> None:
     )
     state = fed.run(fed.start())
     everyone = torch.arange(len(fed.clients))
-    before = private_rows.whole(fed.model, state.devices, everyone, ["residual"])["residual"]
-    keys = fed.client_keys(everyone, state.round)
+    before = fed.fleet.whole(everyone, ["residual"])["residual"]
+    keys = fed.fleet.client_keys(everyone, state.round)
     order = torch.tensor(sorted(everyone.tolist(), key=lambda k: -fed.clients.sizes[k]))
     drawn = Portion.draw(fed.clients, order, Keys(keys.value[order]), epochs=1, negatives=2)
     state = fed.run(state, rounds=1)
-    after = private_rows.whole(fed.model, state.devices, everyone, ["residual"])["residual"]
+    after = fed.fleet.whole(everyone, ["residual"])["residual"]
     stayed = 0
     for place, k in enumerate(order.tolist()):
         here = set(drawn.known.rows[place].tolist())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ def told(fed: Federation, state: State) -> Params:
     """All that is remembered and shown after some rounds."""
     found = {f"server/{n}": v for n, v in state.server.items()}
     found |= {f"posts/{n}": v for n, v in state.posts.values.items()}
-    found |= {f"device/{n}": v for n, v in state.devices.get(everyone(fed)).items()}
+    found |= {f"device/{n}": v for n, v in fed.fleet.devices.get(everyone(fed)).items()}
     return found | {f"shown/{n}": v for n, v in fed.evaluate(state).values.items()}
 
 
@@ -51,7 +50,7 @@ def test_the_same_bits_from_memory_and_from_files(case: Case) -> None:
     for keeps in ("memory", "disk"):
         fed = fed_of(case, keeps=keeps)
         state = fed.run(fed.start(), rounds=3)
-        assert (state.devices.shelf is None) == (keeps == "memory")
+        assert (fed.fleet.devices.shelf is None) == (keeps == "memory")
         ends.append(told(fed, state))
     assert ends[0].keys() == ends[1].keys()
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
@@ -68,11 +67,11 @@ def test_scores_read_nothing_that_only_a_defence_trains() -> None:
         state = fed.run(fed.start(), rounds=2)
         before = fed.evaluate(state).values
         asked: set[str] = set()
-        watched = replace(state, devices=Watched(state.devices, asked))
+        fed.fleet.devices = Watched(fed.fleet.devices, asked)
         with torch.no_grad():
             for name in own:
                 fed.model.get_parameter(name).fill_(torch.nan)
-        again = fed.evaluate(watched).values
+        again = fed.evaluate(state).values
         assert asked
         assert not {"all", *own} & asked
         assert all(torch.equal(before[name], again[name]) for name in before)

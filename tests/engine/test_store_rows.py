@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.worlds import SHORT, digest, everyone, federation, held, phones, ragged, resume, run
+from tests.worlds import SHORT, Both, both, digest, everyone, federation, held, phones, ragged, resume, run
 from veilrec.base.params import KEPT, ROW, Params
 from veilrec.base.tensors import read, write
 from veilrec.engine import store as stores
@@ -22,7 +22,6 @@ from veilrec.engine.heap import COUNT
 from veilrec.engine.store import Keeps, Store
 from veilrec.errors import Corrupted
 from veilrec.models.fedrap import FedRAP
-from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.runs.checkpoint import flat, unflat
 from veilrec.runs.folder import _state_of, save_state
@@ -205,10 +204,10 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_same_bits(
     fed, other = fed_of(keeps), fed_of(after)
     state = run(fed, 2)
     state.devices.snapshot(tmp_path / "files")
-    write(tmp_path / "state", flat(state, {}))
+    write(tmp_path / "state", flat(state, state.devices, {}))
     whole = resume(fed, state, 4)
-    again = unflat(2, read(tmp_path / "state"), other.start(), tmp_path / "files")[0]
-    assert told(other, resume(other, again, 4)) == told(fed, whole)
+    again = unflat(2, read(tmp_path / "state"), other.fleet.begin(), tmp_path / "files")[0]
+    assert told(other, resume(other, both(other, again), 4)) == told(fed, whole)
 
 
 @pytest.mark.parametrize("after", ["memory", "disk"])
@@ -216,14 +215,14 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_same_bits(
 def test_a_run_directory_gives_back_what_devices_held(keeps: Keeps, after: Keeps, tmp_path: Path) -> None:
     fed, other = fed_of(keeps), fed_of(after)
     state = run(fed, 3)
-    save_state(tmp_path, state)
-    again = _state_of(tmp_path, state.round, other.start())
+    save_state(tmp_path, state, state.devices)
+    again = both(other, _state_of(tmp_path, state.round, other.fleet.begin()))
     assert told(other, again) == told(fed, state)
     assert again.devices.clients().tolist() == state.devices.clients().tolist()
 
 
-def told(fed: Federation, state: State) -> str:
+def told(fed: Federation, state: Both) -> str:
     """A fingerprint of a state, wherever devices keep theirs."""
-    memory = Store(len(fed.clients), fed.fresh)
+    memory = Store(len(fed.clients), fed.fleet.fresh)
     memory.put(everyone(fed), held(fed, state))
     return digest(replace(state, devices=memory))

@@ -24,9 +24,9 @@ from veilrec.experiment import Experiment
 from veilrec.lab.examiner import Examiner
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import People, goals_of, trial_of
+from veilrec.metrics.arms import families
 from veilrec.models.fedncf import FedNCF
 from veilrec.recipe import Recipe
-from veilrec.report.arms import families
 from veilrec.report.protocol import audits
 
 USERS = 12

@@ -28,7 +28,7 @@ from veilrec.lab.threat import Threat
 from veilrec.lab.trials import People, goals_of, trial_of
 from veilrec.models.fedncf import FedNCF
 from veilrec.wire.codec import Spec
-from veilrec.wire.uploads import Exchange, Sent, Uploads
+from veilrec.wire.uploads import Exchange, Letter, Uploads
 
 ITEMS, DIM, HEAD, RATE = 40, 32, (8, 8), 0.5
 TOUCHED, DRAWN = 5, 9  # rows of one upload: pulled to the user, pushed away
@@ -91,7 +91,7 @@ class World(NamedTuple):
             change = sent["item"][row.clamp(min=0)] - RATE * change
             head = sent["mlp1.weight"] - RATE * head
         values: Message = {"user": self.user[user], "item": Rows(row, change), "mlp1.weight": head}
-        return Exchange(1, Sent(sent, {}), Uploads(cohort, values))
+        return Exchange(1, Letter(sent, {}), Uploads(cohort, values))
 
 
 def world(

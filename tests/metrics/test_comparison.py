@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.results import attribute, audit, result, spread
+from tests.results import attribute, audit, ends, result, spread
 from veilrec.errors import BadInput, Corrupted
-from veilrec.metrics.comparison import Run, compare, grouped, interval
-from veilrec.metrics.measures import _student
+from veilrec.metrics.comparison import compare
+from veilrec.metrics.groups import grouped
+from veilrec.metrics.leaks import Run
+from veilrec.metrics.measures import _student, interval
 from veilrec.result import Result
 
 LAPLACE = {"name": "laplace", "scale": 0.1}
@@ -32,7 +34,7 @@ def said(*results: Result, **options: Any) -> list[str]:
 
 def test_one_seed_has_the_interval_of_its_users() -> None:
     replicates = np.linspace(0, 1, 1001).tolist()
-    assert interval([0.4], [replicates]) == pytest.approx((0.4, 0.025, 0.975))
+    assert ends(interval([0.4], [replicates])) == pytest.approx((0.4, 0.025, 0.975))
 
 
 def test_several_seeds_by_hand() -> None:
@@ -41,18 +43,20 @@ def test_several_seeds_by_hand() -> None:
         [0.2, 0.3, 0.4],
         [np.linspace(v - 0.1, v + 0.1, 1001).tolist() for v in (0.2, 0.3, 0.4)],
     )
-    found = interval(values, replicates)
+    found = ends(interval(values, replicates))
     half = math.hypot(0.095, 4.303 * 0.1 / math.sqrt(3))
     assert found == pytest.approx((0.3, 0.3 - half, 0.3 + half))
 
 
 def test_nothing_resampled_is_no_interval() -> None:
-    assert interval([0.2, 0.4], [[], []]) == (pytest.approx(0.3), None, None)
+    found = interval([0.2, 0.4], [[], []])
+    assert not found.sure
+    assert found.plain() == {"value": pytest.approx(0.3), "low": None, "high": None}
 
 
 @pytest.mark.parametrize("freedom", [*range(1, 40), 200])
 def test_student_is_students(freedom: int) -> None:
-    assert _student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.005)
+    assert _student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=0.0005001)
 
 
 # ---- groups
@@ -91,7 +95,7 @@ def test_a_difference_is_claimed_with_its_numbers_and_from_the_better_side() -> 
     high = [result(None, seed, ndcg=0.3, auc=0.78) for seed in (0, 1, 2)]
     leak, useful = said(*high, *low)
     assert leak.startswith(
-        "laplace leaks less gender than no defence: AUC 0.610 against 0.780, difference -0.170 [-0.170,"
+        "laplace leaks less gender than no defence: AUC 0.610 against 0.780, difference −0.170 [−0.170,"
     )
     assert useful.startswith("no defence recommends better than laplace: ndcg@10 0.300 against 0.250")
     assert "one seed" not in leak
@@ -161,8 +165,9 @@ def test_many_groups_are_held_against_the_undefended_one() -> None:
 def test_epsilon_is_the_largest_that_is_guaranteed() -> None:
     ledger = {"guarantee": True, "composed": {"epsilon": {"max": 12.5, "mean": 3.0}}}
     runs = [replace(result(LAPLACE, seed), ledger=ledger) for seed in (0, 1)]
-    assert compare(named(*runs)).groups[0].epsilon == 12.5
-    assert compare(named(runs[0], result(LAPLACE, 1))).groups[0].epsilon is None, "one run guarantees nothing"
+    assert compare(named(*runs)).groups[0].epsilon.spent == 12.5
+    mixed = compare(named(runs[0], result(LAPLACE, 1))).groups[0]
+    assert mixed.epsilon.spent is None, "one run guarantees nothing"
 
 
 def test_an_audit_that_a_run_lacks_is_said() -> None:
@@ -189,7 +194,7 @@ def test_grants_and_oracles_are_said() -> None:
 
 def test_other_metrics_have_no_interval_and_no_claim() -> None:
     found = compare(named(result(), result(LAPLACE)), metric="hr@10")
-    assert found.groups[0].utility == (0.5, None, None)
+    assert found.groups[0].utility.plain() == {"value": 0.5, "low": None, "high": None}
     assert found.statements[-1].difference is None
     assert any("No resamples of hr@10" in note for note in found.notes)
 

@@ -20,19 +20,17 @@ from veilrec.errors import BadInput
 from veilrec.metrics import resampling
 from veilrec.metrics.inference import (
     auc,
-    balanced_accuracy,
     floors,
     judge,
-    macro_f1,
     mean_absolute_error,
-    micro_f1,
     r2,
     spearman,
     tpr_at,
     weights,
 )
 
-Metric = Callable[..., Tensor]
+Found = dict[str, Tensor]  # a score's value, and those of the resamples
+NAMES = ("auc", "balanced_accuracy", "macro_f1", "micro_f1", "tpr")  # in the order of the loops
 CLOSE = 1e-12
 GENDER = [1709, 4331]
 AGE = [222, 1103, 2096, 1193, 550, 496, 380]
@@ -92,56 +90,75 @@ def cases(count: int = 1000) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         yield torch.tensor(truth), torch.tensor(scores), torch.tensor(weight, dtype=torch.uint8)
 
 
+def judged(name: str) -> Metric:
+    """A metric of guesses ``[n]``, as the judge gives it of scores: ``[b]``, or ``[1]`` without weights."""
+
+    def metric(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
+        found = judge(truth, torch.nn.functional.one_hot(guess, classes).double(), weight)[name]
+        return found.replicates.new_tensor([found.value]) if weight is None else found.replicates
+
+    return metric
+
+
+balanced_accuracy, macro_f1, micro_f1 = map(judged, ("balanced_accuracy", "macro_f1", "micro_f1"))
+
+
 def drawn(weight: Tensor) -> list[int]:
     """The users of a resample, each as often as counted; everybody if nobody is."""
     return [user for user, count in enumerate(weight.tolist()) for _ in range(count)] or [*range(len(weight))]
 
 
-def compare(area: Metric = auc, f1: Metric = macro_f1, count: int = 1000) -> None:
+def scored(truth: Tensor, scores: Tensor, weight: Tensor) -> Found:
+    """What `judge` finds, and another rate."""
+    found = judge(truth, scores, weight)
+    told = {
+        name: torch.cat([torch.tensor([one.value], dtype=torch.float64), one.replicates])
+        for name, one in found.items()
+    }
+    rows = torch.cat([torch.ones(1, len(truth), dtype=torch.uint8), weight])
+    return told | ({"tpr": tpr_at(truth, scores, 0.2, rows)} if scores.shape[1] == 2 else {})
+
+
+def compare(score: Callable[[Tensor, Tensor, Tensor], Found] = scored, count: int = 1000) -> None:
     """RELIABILITY H5: every metric on the sample and on resamples against the loops."""
     for truth, scores, weight in cases(count):
-        n, classes = scores.shape
-        guess, rows = scores.argmax(1), torch.cat([torch.ones(1, n, dtype=torch.uint8), weight])
-        found = [area(truth, scores, rows), balanced_accuracy(truth, guess, classes, rows)]
-        found += [f1(truth, guess, classes, rows), micro_f1(truth, guess, classes, rows)]
-        found += [tpr_at(truth, scores, 0.2, rows)] if classes == 2 else []
-        for b, row in enumerate(rows):
+        guess, found = scores.argmax(1), score(truth, scores, weight)
+        names = [name for name in NAMES if name in found]
+        for b, row in enumerate([torch.ones_like(weight[0]), *weight]):
             users = drawn(row)
             own, table = truth[users].tolist(), scores[users].tolist()
             expected = [loop_auc(own, table), *loop_confusion(own, guess[users].tolist())]
-            expected += [loop_tpr(own, [line[1] for line in table], 0.2)] if classes == 2 else []
-            assert [float(value[b]) for value in found] == pytest.approx(expected, abs=CLOSE, rel=0)
+            expected += [loop_tpr(own, [line[1] for line in table], 0.2)] if len(table[0]) == 2 else []
+            assert [float(found[name][b]) for name in names] == pytest.approx(expected, abs=CLOSE, rel=0)
 
 
 def test_against_loops() -> None:
     compare()
 
 
-def wins_only(truth: Tensor, scores: Tensor, weight: Tensor) -> Tensor:
+def wins_only(truth: Tensor, scores: Tensor, weight: Tensor) -> Found:
     """A planted bug: a tie is a defeat."""
     nudged = scores - 1e-6 * torch.nn.functional.one_hot(truth, scores.shape[1])
-    return auc(truth, nudged, weight)
+    return scored(truth, scores, weight) | {"auc": scored(truth, nudged, weight)["auc"]}
 
 
-def over_all_classes(truth: Tensor, guess: Tensor, classes: int, weight: Tensor) -> Tensor:
+def over_all_classes(truth: Tensor, scores: Tensor, weight: Tensor) -> Found:
     """A planted bug: a class that nobody has counts as a failure."""
-    there = torch.stack([(weight[:, truth == label] > 0).any(1) for label in range(classes)]).sum(0)
-    return macro_f1(truth, guess, classes, weight) * there / classes
+    found, classes = scored(truth, scores, weight), scores.shape[1]
+    rows = torch.cat([torch.ones(1, len(truth)), weight])
+    there = torch.stack([(rows[:, truth == label] > 0).any(1) for label in range(classes)]).sum(0)
+    return found | {"macro_f1": found["macro_f1"] * there / classes}
 
 
-def unweighted(truth: Tensor, scores: Tensor, weight: Tensor) -> Tensor:
+def unweighted(truth: Tensor, scores: Tensor, weight: Tensor) -> Found:
     """A planted bug: every replicate is the sample."""
-    return auc(truth, scores).expand(len(weight))
+    return scored(truth, scores, weight) | {"auc": auc(truth, scores).expand(1 + len(weight))}
 
 
-@pytest.mark.parametrize(
-    ("area", "f1"),
-    [(wins_only, macro_f1), (auc, over_all_classes), (unweighted, macro_f1)],
-    ids=["ties lose", "absent classes fail", "no weights"],
-)
-def test_planted_bugs_are_caught(area: Metric, f1: Metric) -> None:
+@pytest.mark.parametrize("planted", [wins_only, over_all_classes, unweighted])
+def test_planted_bugs_are_caught(planted: Callable[[Tensor, Tensor, Tensor], Found]) -> None:
     with pytest.raises(AssertionError):
-        compare(area, f1, count=60)
+        compare(planted, count=60)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
@@ -278,8 +295,9 @@ def test_a_class_that_a_resample_lacks_is_left_out_of_it() -> None:
     truth, guess = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 0])
     scores = torch.nn.functional.one_hot(guess, 3).double()
     weight = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [0, 0, 3, 0], [0, 0, 0, 0]])
-    assert balanced_accuracy(truth, guess, 3, weight).tolist() == [0.5, 0.75, 1, 0.5]
-    assert macro_f1(truth, guess, 3, weight).tolist() == pytest.approx([7 / 18, 2 / 3, 1, 7 / 18])
+    found = judge(truth, scores, weight)
+    assert found["balanced_accuracy"].replicates.tolist() == [0.5, 0.75, 1, 0.5]
+    assert found["macro_f1"].replicates.tolist() == pytest.approx([7 / 18, 2 / 3, 1, 7 / 18])
     first = [0.5, 5 / 6, 0.5]  # of the classes 0, 1 and 2 in the whole sample
     assert auc(truth, scores, weight).tolist() == pytest.approx([sum(first) / 3, 0.75, 0.5, sum(first) / 3])
 
@@ -372,13 +390,9 @@ def test_floors_are_what_guessing_gives(name: str) -> None:
         "random": lambda k: known[keys.fold(k).integers(len(known), len(truth))],
         "uniform": lambda k: keys.fold(k).integers(3, len(truth)),
     }
-    drawn_guesses = [guesses[name](k) for k in range(40)]
-    for metric, function in {
-        "micro_f1": micro_f1,
-        "balanced_accuracy": balanced_accuracy,
-        "macro_f1": macro_f1,
-    }.items():
-        mean = sum(float(function(truth, guess, 3)) for guess in drawn_guesses) / 40
+    judged = [judge(truth, torch.nn.functional.one_hot(guesses[name](k), 3)) for k in range(40)]
+    for metric in ("micro_f1", "balanced_accuracy", "macro_f1"):
+        mean = sum(one[metric].value for one in judged) / 40
         assert found[metric] == pytest.approx(mean, abs=0.003 if name != "majority" else CLOSE)
 
 

@@ -11,15 +11,16 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tests.results import ends
 from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
 from veilrec.metrics.inference import auc, judge, r2
+from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.resampling import (
     Measured,
     combine,
     leaning,
     mean,
-    paired,
     permutation_p,
     summary,
     weights,
@@ -213,13 +214,19 @@ def test_two_runs_draw_the_same_seeds() -> None:
     a = combine([measured(value + 0.1, torch.full((500,), value + 0.1)) for value in values])
     b = combine([measured(value, torch.full((500,), value)) for value in values])
     assert a.high - a.low > 0.15
-    assert paired(a.replicates, b.replicates, a.value, b.value) == pytest.approx((0.1, 0.1, 0.1))
+    assert paired(a, b) == pytest.approx((0.1, 0.1, 0.1))
+
+
+def paired(a: Measured, b: Measured) -> tuple[float, float, float]:
+    """How much larger a is than b, as two runs of one seed are compared."""
+    first, second = (Measure(one.value, replicates=one.replicates.double().numpy()) for one in (a, b))
+    return ends(difference({0: first}, {0: second}))
 
 
 def claims(a: list[Measured], b: list[Measured]) -> bool:
     """Whether a difference would be printed."""
     first, second = combine(a), combine(b)
-    _, low, high = paired(first.replicates, second.replicates, first.value, second.value)
+    _, low, high = paired(first, second)
     return low > 0 or high < 0
 
 
@@ -261,7 +268,7 @@ def test_replicates_that_do_not_pair_lose_the_difference() -> None:
     for tags in (TAGS[:300], TAGS[:300] + 1):
         a = attacked(Keys.seed(2), signal, truth, weights(TAGS[:300], 300), noise=0.1)
         b = attacked(Keys.seed(3), signal, truth, weights(tags, 300), noise=0.3)
-        _, low, high = paired(a.replicates, b.replicates, a.value, b.value)
+        _, low, high = paired(a, b)
         widths.append(high - low)
     assert widths[1] > 2 * widths[0]
 
@@ -277,14 +284,12 @@ def test_three_seeds_are_no_ground_for_a_claim() -> None:
 
 
 def test_paired_is_the_interval_of_the_differences() -> None:
-    a, b = [0.5, 0.6, 0.7, 0.9], [0.4, 0.6, 0.5]
-    difference, low, high = paired(a, b, 0.65, 0.5)
-    assert difference == pytest.approx(0.15)
+    a, b = measured(0.65, [0.5, 0.6, 0.7, 0.9]), measured(0.55, [0.4, 0.6, 0.5])
+    found, low, high = paired(a, b)
+    assert found == pytest.approx(0.1)
     assert (low, high) == pytest.approx(tuple(np.quantile([0.1, 0.0, 0.2], [0.025, 0.975])), abs=1e-15)
-    back = paired(torch.tensor(b, dtype=torch.float64), a, 0.5, 0.65)
-    assert back == pytest.approx((-difference, -high, -low), abs=1e-15)
-    with pytest.raises(BadInput, match="none to compare"):
-        paired([], b, 0.5, 0.5)
+    assert paired(b, a) == pytest.approx((-found, -high, -low), abs=1e-15)
+    assert difference({0: Measure(0.5)}, {0: Measure(0.4)}) is None, "nothing was resampled"
 
 
 def test_an_outlier_does_not_make_the_others_constant() -> None:

@@ -110,6 +110,7 @@ def test_nothing_is_dropped_where_nothing_is_learned(place: str, head: tuple[int
     for what in ("represent", "scoring_user", "scores"):
         ours, theirs = (each.mapped(lambda m, d, w=what: getattr(m, w)(d.batch)) for each in (scene, without))
         assert torch.equal(ours, theirs)
+    bare.fleet.devices = dropping.fleet.devices
     assert dropping.evaluate(state).means() == bare.evaluate(state).means()
     assert torch.equal(user_vectors(dropping, state), user_vectors(bare, state))
     assert largest(held(dropping, state)["user"], held(bare, run(bare, 2))["user"]) > 1e-4

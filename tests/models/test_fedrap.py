@@ -15,6 +15,7 @@ from tests.contract import Case, cases
 from tests.test_node import uploads_agree
 from tests.worlds import (
     SHORT,
+    Both,
     batch,
     checkerboard,
     everyone,
@@ -27,15 +28,17 @@ from tests.worlds import (
     silos,
 )
 from veilrec.base.keys import Keys
-from veilrec.base.params import ROW, Params, Rows, Scope
+from veilrec.base.params import KEPT, ROW, Params, Rows, Scope
 from veilrec.base.plan import Plan
+from veilrec.base.rows import filled
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.engine import private_rows, serving
 from veilrec.engine.probe import user_vectors
+from veilrec.engine.respond import drawn
 from veilrec.errors import BadInput
-from veilrec.examples import Portion
+from veilrec.examples import Examples, Portion
 from veilrec.model import Device, Recommender, bind
 from veilrec.models.fedrap import FedRAP
 from veilrec.privacy.disclosure import disclosures
@@ -127,18 +130,22 @@ class Loop:
     def device(self, k: int, number: int) -> Params:
         """The change of what is shared; what is its own stays here."""
         fed, plan, alone = self.fed, self.fed.plan, torch.tensor([k])
-        begin = {n: w[0] for n, w in fed.fresh(alone).items() if n.startswith("score")}
+        begin = {n: w[0] for n, w in fed.fleet.fresh(alone).items() if n.startswith("score")}
         own = self.own.setdefault(k, {"residual": torch.zeros(ITEMS, DIM, dtype=torch.float64), **begin})
         weights = {**self.server, **own}
         # Those of what is shared begin anew.
         moments = {n: v for n, v in self.moments.get(k, {}).items() if n[2:] in own}
-        drawn = Portion.draw(
-            fed.clients, alone, fed.client_keys(alone, number), epochs=plan.epochs, negatives=plan.negatives
+        read = Portion.draw(
+            fed.clients,
+            alone,
+            fed.fleet.client_keys(alone, number),
+            epochs=plan.epochs,
+            negatives=plan.negatives,
         )
-        rows = drawn.known.rows[0]
+        rows = read.known.rows[0]
         self.rows.setdefault(k, set()).update(rows.tolist())
         here = torch.full((ITEMS, 1), self.everywhere).index_fill(0, rows, True)
-        for _, item, negative in drawn.epochs:
+        for _, item, negative in read.epochs:
             for first in range(0, item.shape[1], plan.batch):
                 some = slice(first, first + plan.batch)
                 touched, untouched = rows[item[0, some]], rows[negative[0, some]].reshape(-1)
@@ -194,11 +201,12 @@ def test_many_devices_at_once_are_one_after_another(optimiser: str, variant: str
     loop = Loop(fed, variant)
     for number in range(3):
         loop.round(number)
+    begun = fed.start().server
     state = run(fed, 3)
     for name, value in loop.server.items():
-        assert largest(value, fed.start().server[name]) > 0.01
+        assert largest(value, begun[name]) > 0.01
         assert largest(state.server[name], value) < 1e-9
-    whole = private_rows.whole(fed.model, state.devices, everyone(fed), fed.model.names(Scope.PRIVATE))
+    whole = fed.fleet.whole(everyone(fed), fed.model.names(Scope.PRIVATE))
     kept = held(fed, state)
     assert len(loop.own) > 2
     for k, own in loop.own.items():
@@ -209,7 +217,11 @@ def test_many_devices_at_once_are_one_after_another(optimiser: str, variant: str
         if optimiser == "adam":
             assert kept["t/residual"][k] == loop.moments[k]["t/residual"]
             for moment in ("m/residual", "v/residual"):
-                found = private_rows.widened(kept, moment, ITEMS)[k, :, 0]
+                found = filled(
+                    torch.zeros(len(fed.clients), ITEMS, *kept[KEPT + moment].shape[2:]),
+                    kept[ROW],
+                    kept[KEPT + moment],
+                )[k, :, 0]
                 assert largest(found, loop.moments[k][moment]) < 1e-9
 
 
@@ -225,7 +237,7 @@ def test_planted_steps_of_rows_outside_the_round_are_noticed() -> None:
 
 def told(fed: Federation, rounds: int = 3) -> Params:
     state = run(fed, rounds)
-    own = private_rows.whole(fed.model, state.devices, everyone(fed), fed.model.names(Scope.PRIVATE))
+    own = fed.fleet.whole(everyone(fed), fed.model.names(Scope.PRIVATE))
     return {**state.server, **own, "vectors": user_vectors(fed, state), **fed.evaluate(state).values}
 
 
@@ -249,7 +261,7 @@ class Forgetful(FedRAP):
 
 def test_steps_that_read_just_their_rows_do_the_same() -> None:
     wide, narrow = (fed_of(optimiser="sgd", kind=kind, variant="original") for kind in (FedRAP, Forgetful))
-    assert (wide.task().narrow(), narrow.task().narrow()) == (False, True)
+    assert (wide.fleet.task().narrow(), narrow.fleet.task().narrow()) == (False, True)
     ends = told(wide), told(narrow)
     assert all(largest(ends[0][name], ends[1][name]) < 1e-9 for name in ends[0])
 
@@ -257,8 +269,8 @@ def test_steps_that_read_just_their_rows_do_the_same() -> None:
 def test_users_of_a_silo_have_residuals_of_their_own() -> None:
     clients = silos(ragged((*SHORT, 4), ITEMS), 3)
     fed = fed_of(clients, optimiser="sgd", epochs=1)
-    state = run(fed)
-    own = private_rows.whole(fed.model, state.devices, everyone(fed), ["residual"])["residual"]
+    run(fed)
+    own = fed.fleet.whole(everyone(fed), ["residual"])["residual"]
     for k, seats in enumerate(clients.seats.tolist()):
         for seat, user in enumerate(seats):
             touched = own[k, :, seat].any(1)
@@ -273,9 +285,9 @@ def test_only_a_few_whole_tables_are_held_at_once(monkeypatch: pytest.MonkeyPatc
     seen: list[int] = []
     whole = private_rows.whole
 
-    def watched(model: Recommender, devices: Any, cohort: Tensor, names: Any) -> Params:
+    def watched(model: Recommender, devices: Any, cohort: Tensor, *rest: Any) -> Params:
         seen.append(len(cohort))
-        return whole(model, devices, cohort, names)
+        return whole(model, devices, cohort, *rest)
 
     before = {**fed.evaluate(state).values, "vectors": user_vectors(fed, state)}
     monkeypatch.setattr(private_rows, "whole", watched)
@@ -295,14 +307,13 @@ class Looking(Defence):
         return self.weight * model.represent(device.batch).square().sum()
 
 
-def opened(fed: Federation, state: State) -> tuple[Portion, Params]:
+def opened(fed: Federation, state: State) -> tuple[Examples, Params]:
     """Some devices of the coming round, before their first step."""
-    cohort = fed.chunks(fed.sample(state.round))[0]
-    keys, plan = fed.client_keys(cohort, state.round), fed.plan
-    drawn = Portion.draw(
-        fed.clients, cohort, keys, epochs=plan.epochs, negatives=plan.negatives, dtype=plan.dtype
-    )
-    return private_rows.opened(fed.model, drawn, state.devices.get(cohort))
+    cohort = fed.fleet.chunks(fed.sample(state.round))[0]
+    letter = fed.letter(state, cohort)
+    chunk = fed.fleet.chunk(letter, cohort, cohort, fed.keys)
+    found = drawn(fed.fleet.task(), chunk)
+    return private_rows.load(fed.model, found, chunk.kept, chunk.first)
 
 
 @pytest.mark.parametrize("project", [0, 7])
@@ -364,7 +375,6 @@ def test_a_defence_in_the_loop_gives_the_same_in_any_chunk(project: int) -> None
 OTHERWISE: dict[str, dict[str, Any]] = {
     "APM": {"components": {"score": "mlp2"}},
     "Gaussian": {"parts": ()},
-    "GaussianPosthoc": {"parts": {"residual": 0.1}},
 }  # fit for its parts
 
 
@@ -403,7 +413,7 @@ def test_the_residual_can_learn_a_log_by_heart_and_what_is_shared_cannot() -> No
     assert fed.evaluate(state).means()["hr@5"] < 0.7
 
 
-def state_bytes(state: State) -> int:
+def state_bytes(state: Both) -> int:
     return sum(v.numel() * v.element_size() for v in state.devices.state().values())
 
 
@@ -425,11 +435,12 @@ def test_a_gpu_does_the_same(project: int) -> None:
         defence = UCFedRec(hidden=(5,), attributes=("gender",))
         fed = Federation.of(clients, model, FedAvg(), defence, plan, device=device)
         state = fed.run(fed.start())
-        again = fed.start()
-        again.devices.restore({name: value.cpu() for name, value in state.devices.state().items()})
+        held = fed.fleet.devices
+        again = fed.fleet.begin()
+        again.restore({name: value.cpu() for name, value in held.state().items()})
         who = torch.arange(len(clients), device=device)
-        own = again.devices.get(who)
+        own = again.get(who)
         assert own[ROW].device.type == device
-        assert all(torch.equal(own[name], value) for name, value in state.devices.copy().get(who).items())
+        assert all(torch.equal(own[name], value) for name, value in held.copy().get(who).items())
         ends.append({**state.server, **own, "vectors": user_vectors(fed, state)} | fed.evaluate(state).values)
     assert all(largest(value, ends[1][name].cpu()) < 1e-9 for name, value in ends[0].items())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.worlds import (
     batch,
+    changed,
     checkerboard,
     digest,
     everyone,
@@ -75,8 +76,8 @@ def test_score_functions_begin_alike_on_all_devices_and_for_all_of_their_users()
     clients = silos(ragged((1, 3, 5, 6, 9, 14), 30), 2)
     fed = federation(clients, PFedRec(30, clients.n_seats, dim=4))
     cohort = torch.arange(2)
-    first, secret = fed.fresh(cohort), replace(fed, keys=Keys.secret()).fresh(cohort)
-    other = replace(fed, seed=1).fresh(cohort)
+    first, secret = fed.fleet.fresh(cohort), changed(fed, keys=Keys.secret()).fleet.fresh(cohort)
+    other = changed(fed, seed=1).fleet.fresh(cohort)
     assert first["score.weight"].shape == (2, 3, 4)
     for name in ("score.weight", "score.bias"):
         one = first[name][0, 0]
@@ -84,7 +85,7 @@ def test_score_functions_begin_alike_on_all_devices_and_for_all_of_their_users()
         assert torch.equal(first[name], one.expand_as(first[name]))
         assert torch.equal(first[name], secret[name])
         assert not torch.equal(first[name], other[name])
-    alone = federation(phones(ragged((1, 3, 5), 30)), PFedRec(30, dim=4)).fresh(torch.tensor([0]))
+    alone = federation(phones(ragged((1, 3, 5), 30)), PFedRec(30, dim=4)).fleet.fresh(torch.tensor([0]))
     assert torch.equal(alone["score.weight"][0, 0], first["score.weight"][0, 0])  # however many are seated
 
 
@@ -104,7 +105,7 @@ def small(model: Recommender | None = None, clients: Clients | None = None, **pl
 
 def shown(fed: Federation, state: State, items: Tensor | None = None) -> Tensor:
     with workers(1) as pool:
-        return serving.scorer(fed, state, pool)(everyone(fed), items)
+        return serving.scorer(fed.fleet, fed.at(state), pool)(everyone(fed), items)
 
 
 def alone(fed: Federation, state: State, client: int) -> Tensor:
@@ -137,7 +138,7 @@ def test_the_personal_view_is_one_more_pass_of_each_device() -> None:
     found = shown(fed, state)
     for client in range(len(fed.clients)):
         assert largest(found[client, 0], alone(fed, state, client)) < 1e-9
-    plain = replace(fed, model=PFedRec(30, dim=4, personal=False))
+    plain = changed(fed, model=PFedRec(30, dim=4, personal=False))
     assert largest(found, shown(plain, state)) > 0.01
 
 
@@ -160,10 +161,8 @@ def test_looking_keeps_nothing_and_depends_on_nothing_else(
     first = fed.evaluate(state)
     assert digest(state) == before
     for threads, block in ((1, 1), (2, 5)):
-        other = replace(
-            fed, plan=replace(fed.plan, workers=threads), evaluation=replace(fed.evaluation, block=block)
-        )
-        again = other.evaluate(state).values
+        monkeypatch.setattr("veilrec.engine.evaluation.BLOCK", block)
+        again = changed(fed, plan=replace(fed.plan, workers=threads)).evaluate(state).values
         assert all(torch.equal(first.values[name], again[name]) for name in again)
     items = torch.arange(24).flip(0).expand(24, 1, -1)
     whole = shown(fed, state)
@@ -177,12 +176,12 @@ def test_no_device_keeps_a_table() -> None:
     fed = small(evaluate_every=1)
     for state, row in fed.rounds(fed.start(), until=2):
         assert "hr@10" in row  # a look after each round
-        assert {"score.weight", "score.bias"} == set(state.devices.values)
+        assert {"score.weight", "score.bias"} == set(fed.fleet.devices.values)
 
 
 def test_looks_change_no_bit_of_training() -> None:
     fed = small()
-    often = replace(fed, plan=replace(fed.plan, evaluate_every=1))
+    often = changed(fed, plan=replace(fed.plan, evaluate_every=1))
     assert digest(run(fed, 3)) == digest(run(often, 3))
 
 
@@ -198,7 +197,10 @@ def test_a_user_without_training_events_is_shown_what_was_sent() -> None:
     expected = own["score.weight"] @ state.server["item"].T + own["score.bias"][:, None]
     assert largest(shown(fed, state)[3], expected) < 1e-12
     with workers(1) as pool:  # also where nobody else is asked for
-        assert largest(serving.scorer(fed, state, pool)(torch.tensor([3]), None)[0], expected) < 1e-12
+        assert (
+            largest(serving.scorer(fed.fleet, fed.at(state), pool)(torch.tensor([3]), None)[0], expected)
+            < 1e-12
+        )
 
 
 @pytest.mark.parametrize("model", MODELS[:2], ids=["PFedRec", "FedNCF"])
@@ -215,7 +217,7 @@ def test_the_view_decides_what_is_selected_and_tested() -> None:
     assert rows[-1]["ndcg@10"] == fed.evaluate(state, "validation").means()["ndcg@10"]
     own = shown(fed, state)
     target = fed.clients.test[:, 0]
-    ranked = replace(fed, evaluation=Evaluation(ks=(1,), select="hr@1")).evaluate(state)
+    ranked = changed(fed, evaluation=Evaluation(ks=(1,), select="hr@1")).evaluate(state)
     for user in range(24):
         score = own[user, 0].clone()
         seen = torch.cat([fed.clients.log.item[fed.clients.log.user == user], fed.clients.validation[user]])

@@ -32,7 +32,7 @@ def training(fed: Federation, folder: Path, until: int = 10**6) -> Training:
         if phase == "clients" and len(made.rows) >= until:
             raise RuntimeError("somebody pulled the plug")
 
-    schema = fed.protocol.schema(fed.model, fed.plan.dtype)
+    schema = fed.protocol.schema(fed.model, dtype=fed.plan.dtype)
     made = Training(
         fed,
         Checkpoints(folder / "checkpoint", "mark"),

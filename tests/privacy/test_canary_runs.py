@@ -424,7 +424,7 @@ def test_a_device_of_its_own_tells_no_more(tmp_path: Path, capfd: pytest.Capture
     canaries, documents, state = canaries_of(LOG), dict[str, bytes](), fed.start()
     for client in (0, 7, 40):
         place = tmp_path / str(client)
-        node.provision(fed, state, client, recipe.toml(), place)
+        node.provision(fed, client, recipe.toml(), place)
         for round in range(2):
             letter = node.letter(fed, replace(state, round=round), client)
             documents[f"letter {round} to {client}"] = letter

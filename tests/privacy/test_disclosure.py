@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.contract import Case, cases
 from tests.hooks import Open, fed_of
-from tests.worlds import checkerboard, federation, phones, silos, uploads_of
+from tests.worlds import changed, checkerboard, federation, phones, silos, uploads_of
 from veilrec.base.params import Rows, Scope
 from veilrec.defence import Defence, chain
 from veilrec.defences.laplace import Laplace
@@ -112,7 +111,7 @@ def test_noise_is_named_where_it_is_declared() -> None:
     assert told["item"].says.endswith("blurred by laplace.")
     assert told["mlp1.weight"].blurred == ()
     both = chain(Laplace(parts=("item",)), Laplace(parts=("item",)))
-    assert listed(replace(fed, defence=both))["item"].blurred == ("laplace",)
+    assert listed(changed(fed, defence=both))["item"].blurred == ("laplace",)
 
 
 def test_gradients_are_called_gradients() -> None:

@@ -30,7 +30,7 @@ from veilrec.privacy.ledger import Ledger
 from veilrec.privacy.mechanism import DELTA, Mechanism, exact
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire.uploads import Exchange, Sent, Uploads
+from veilrec.wire.uploads import Exchange, Letter, Uploads
 
 HALF = Fraction(1, 2)
 
@@ -49,8 +49,7 @@ def exchange(cohort: list[int], rows: list[int], width: int = 3, table: int = 50
         "item": Rows(row, torch.zeros(*row.shape, width)),
         "mlp1.weight": torch.zeros(len(cohort), 4, 2),
     }
-    uploads = Uploads(torch.tensor(cohort), values, torch.ones(len(cohort), dtype=torch.int32))
-    return Exchange(1, Sent({}, {}), uploads)
+    return Exchange(1, Letter({}, {}), Uploads(torch.tensor(cohort), values))
 
 
 # Sums.

@@ -12,6 +12,8 @@ from torch import Tensor
 from tests.contract import Case, cases
 from tests.worlds import (
     SHORT,
+    begin,
+    changed,
     checkerboard,
     digest,
     federation,
@@ -28,10 +30,10 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Rows, Scope
 from veilrec.engine.store import Store
 from veilrec.models.fedncf import FedNCF
-from veilrec.protocol import Protocol
+from veilrec.protocol import Protocol, ignore
 from veilrec.rounds import Federation
 from veilrec.wire.codec import check, decode, encode, one, size
-from veilrec.wire.uploads import Exchange, Uploads
+from veilrec.wire.uploads import Exchange, Fold, Posts, Uploads
 
 CASES = cases("protocols")
 
@@ -56,7 +58,7 @@ def exchanges(fed: Federation) -> list[Exchange]:
 
 
 def message(uploads: Uploads, place: int) -> Message:
-    return one(uploads.message, place)
+    return one(uploads.values, place)
 
 
 def test_it_names_its_source(case: Case) -> None:
@@ -65,7 +67,7 @@ def test_it_names_its_source(case: Case) -> None:
 
 
 def test_uploads_are_what_the_schema_declares_to_the_byte(fed: Federation) -> None:
-    schema = fed.protocol.schema(fed.model, fed.plan.dtype)
+    schema = fed.protocol.schema(fed.model, dtype=fed.plan.dtype)
     for exchange in exchanges(fed):
         for place in range(len(exchange.received.cohort)):
             sent = message(exchange.received, place)
@@ -103,19 +105,19 @@ def permuted(uploads: Uploads, order: Tensor) -> Uploads:
         n: Rows(v.row[order], v.value[order]) if isinstance(v, Rows) else v[order]
         for n, v in uploads.values.items()
     }
-    examples = None if uploads.examples is None else uploads.examples[order]
-    return replace(uploads, cohort=uploads.cohort[order], values=values, examples=examples)
+    return replace(uploads, cohort=uploads.cohort[order], values=values)
 
 
 def test_the_order_of_the_cohort_and_its_cuts_are_irrelevant(fed: Federation) -> None:
     received = [exchange.received for exchange in exchanges(fed)]
     state, keys = fed.start(), Keys.seed(0)
+    letter = fed.letter(state, fed.able)
 
     def outcome(parts: list[Uploads]) -> dict[str, Tensor]:
-        partial: dict[str, Tensor] = {}
+        partial: Message = {}
         for part in parts:
-            partial = fed.protocol.absorb(state, partial, part)
-        done = fed.protocol.finish(state, partial, keys)
+            partial = fed.protocol.fold(fed.model, letter, partial, part)
+        done = fed.server.finish(state, Fold(partial, Posts.none(), {}), keys, ignore)
         return {**done.server, **done.memory}
 
     straight = outcome(received)
@@ -128,10 +130,10 @@ def test_the_order_of_the_cohort_and_its_cuts_are_irrelevant(fed: Federation) ->
 def test_finishing_counts_the_round_and_leaves_the_old_state(fed: Federation) -> None:
     state = fed.start()
     copies = {name: value.clone() for name, value in state.server.items()}
-    partial: dict[str, Tensor] = {}
+    partial: Message = {}
     for exchange in exchanges(fed):
-        partial = fed.protocol.absorb(state, partial, exchange.received)
-    done = fed.protocol.finish(state, partial, Keys.seed(0))
+        partial = fed.protocol.fold(fed.model, exchange.sent, partial, exchange.received)
+    done = fed.server.finish(state, Fold(partial, Posts.none(), {}), Keys.seed(0), ignore)
     assert (state.round, done.round) == (0, 1)
     assert all(torch.equal(state.server[name], value) for name, value in copies.items())
     assert any(not torch.equal(done.server[name], value) for name, value in copies.items())
@@ -140,8 +142,8 @@ def test_finishing_counts_the_round_and_leaves_the_old_state(fed: Federation) ->
 
 
 def test_starts_are_equal_and_by_seed(case: Case, fed: Federation) -> None:
-    other = replace(fed, keys=Keys.seed(9))
-    assert digest(fed.start()) == digest(fed.start()) != digest(other.start())
+    other = changed(fed, keys=Keys.seed(9))
+    assert digest(begin(fed)) == digest(begin(fed)) != digest(begin(other))
 
 
 def test_state_round_trips(fed: Federation) -> None:

@@ -6,30 +6,59 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from veilrec.base.keys import Keys
-from veilrec.base.params import Rows
-from veilrec.engine.store import Store
+from veilrec.base.params import Part, Rows, Scope
 from veilrec.errors import BadInput
-from veilrec.protocol import State
+from veilrec.model import Recommender
+from veilrec.protocol import Shape, State, ignore
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire.uploads import Uploads
+from veilrec.wire.uploads import Fold, Posts, Uploads
 
 SERVER = {"item": torch.tensor([[1.0], [2.0], [3.0], [4.0]]), "head": torch.tensor([10.0])}
 VALUES = {  # the first client changes rows 0 and 2 by +2, the second row 2 by -4 (and is padded)
     "item": Rows(torch.tensor([[0, 2], [2, -1]]), torch.tensor([[[3.0], [5.0]], [[-1.0], [77.0]]])),
     "head": torch.tensor([[14.0], [6.0]]),
 }
-UPLOADS = Uploads(torch.tensor([4, 7]), VALUES, torch.tensor([3, 1], dtype=torch.int32))  # type: ignore[arg-type]
+EXAMPLES = {"examples": torch.tensor([3, 1], dtype=torch.int32)}
+UPLOADS = Uploads(torch.tensor([4, 7]), {**VALUES, **EXAMPLES})  # type: ignore[dict-item]
+
+
+class Toy(Recommender):
+    """A table and a head."""
+
+    def __init__(self, helper: bool = False) -> None:
+        super().__init__()
+        self.item, self.head = nn.Parameter(SERVER["item"].clone()), nn.Parameter(SERVER["head"].clone())
+        self.parts = {"item": Part(Scope.SHARED, rows="item"), "head": Part(Scope.SHARED, helper=helper)}
+        self.dim = 1
+
+    def loss(self, device: Any) -> Tensor:
+        raise NotImplementedError
+
+    def scores(self, batch: Any, items: Tensor | None = None) -> Tensor:
+        raise NotImplementedError
+
+    def represent(self, batch: Any) -> Tensor:
+        raise NotImplementedError
+
+
+def after(protocol: FedAvg, state: State, uploads: Uploads, helper: bool = False) -> State:
+    """The state after a round of these uploads, with a server that has no data."""
+    model = Toy(helper)
+    server = protocol.make_server(Shape(model, 9))
+    letter = server.send(state, uploads.cohort, Keys.seed(0))
+    partial = protocol.fold(model, letter, {}, uploads)
+    return server.finish(state, Fold(partial, Posts.none(), {}), Keys.seed(0), ignore)
 
 
 def outcome(protocol: FedAvg, rounds: int = 1) -> dict[str, Tensor]:
     memory = {n: torch.zeros(1, *w.shape) for w_n, w in SERVER.items() for n in (f"m/{w_n}", f"v/{w_n}")}
     memory |= {f"t/{n}": torch.zeros(1) for n in SERVER}
-    state = State(0, dict(SERVER), Store(9, lambda *_: {}), memory)
+    state = State(0, dict(SERVER), memory)
     for _ in range(rounds):
-        state = protocol.finish(state, protocol.absorb(state, {}, UPLOADS), Keys.seed(0))
+        state = after(protocol, state, UPLOADS)
     return {name: value.flatten() for name, value in state.server.items()}
 
 
@@ -58,12 +87,11 @@ def test_a_helper_is_the_mean_over_those_who_moved_it_whatever_the_server_does(s
     protocol = FedAvg(server=server, server_lr=0.1)
     memory = {f"{k}/item": torch.zeros(1, 4, 1) for k in "mv"} | {"t/item": torch.zeros(1)}
     memory |= {f"{k}/head": torch.zeros(1, 1) for k in "mv"} | {"t/head": torch.zeros(1)}
-    state = State(0, dict(SERVER), Store(9, lambda *_: {}), memory | {"helper/head": torch.zeros(())})
+    state = State(0, dict(SERVER), memory)
     stays = {**VALUES, "head": torch.tensor([[14.0], [10.0]])}
-    partial = protocol.absorb(state, {}, Uploads(UPLOADS.cohort, stays, UPLOADS.examples))  # type: ignore[arg-type]
-    after = protocol.finish(state, partial, Keys.seed(0))
-    assert after.server["head"].tolist() == [14.0]
-    assert after.server["item"].flatten().tolist() != SERVER["item"].flatten().tolist()
+    done = after(protocol, state, Uploads(UPLOADS.cohort, stays), helper=True)  # type: ignore[arg-type]
+    assert done.server["head"].tolist() == [14.0]
+    assert done.server["item"].flatten().tolist() != SERVER["item"].flatten().tolist()
     assert state.server["head"].tolist() == [10.0]
 
 

@@ -115,7 +115,7 @@ def test_the_experiment_has_its_parts(tmp_path: Path) -> None:
     model = experiment.model(30, 1)
     assert isinstance(model, FedNCF)
     assert model.parts["user"].scope is Scope.EXPOSED
-    assert experiment.protocol.still()
+    assert experiment.protocol.sends_gradients
     assert experiment.plan.rounds == 2
     assert experiment.seed == 3
 

@@ -13,9 +13,10 @@ import pytest
 from tests.report.hostile import PAYLOADS
 from tests.report.results import result, results
 from tests.report.test_page import Words, embedded
+from veilrec.metrics.arms import Arm, Family, families
+from veilrec.metrics.epsilons import HEADS, Epsilon, epsilon_of
+from veilrec.metrics.leaks import Run
 from veilrec.report import render
-from veilrec.report.arms import Arm, Family, families
-from veilrec.report.epsilons import HEADS, Epsilon, epsilon_of
 from veilrec.report.frontier import frontier
 from veilrec.report.labels import short_labels
 from veilrec.result import Result
@@ -37,7 +38,7 @@ def mechanism(epsilon: Any, **more: Any) -> dict[str, Any]:
 
 
 def only(run: Result) -> Epsilon:
-    return epsilon_of(family_of([("run", run)]).arms[0])
+    return epsilon_of([run])
 
 
 def sweep(epsilons: tuple[float, ...] = (3.0, 10.0), clips: tuple[float, ...] = (0.1, 0.5)) -> list[Named]:
@@ -61,11 +62,12 @@ def row_of(text: str, label: str) -> str:
 
 def test_the_ledger_in_few_words() -> None:
     laplace = only(result("laplace", 0))
-    assert laplace == Epsilon("50", "5,382,400", "64,588,800", "12", True)
+    assert laplace == Epsilon("50", "5,382,400", "64,588,800", "12", True, 64588800.0)
     assert laplace.cells == ["50", "5,382,400", "64,588,800"]
     assert str(laplace) == "ε 50 a coordinate, 5,382,400 an upload, 64,588,800 over the run"
-    assert only(result("none", 0)).cells == ["none", "none", "none"]
-    assert only(replace(result("none", 0), ledger={})).cells == ["none", "none", "none"]
+    assert only(result("none", 0)).cells == ["no noise declared", "–", "–"]
+    assert only(replace(result("none", 0), ledger={})).cells == ["no noise declared", "–", "–"]
+    assert str(only(result("none", 0))) == "ε: none"
 
 
 def test_components_have_a_range_of_what_counts() -> None:
@@ -76,7 +78,7 @@ def test_components_have_a_range_of_what_counts() -> None:
 
 def test_without_a_guarantee_an_upload_has_no_epsilon() -> None:
     found = only(with_ledger(result("laplace", 0), guarantee=False))
-    assert found.cells == ["50", "none", "none"]
+    assert found.cells == ["50, not on all that leaves", "none", "none"]
     assert str(found) == "ε 50 a coordinate under noise, none for an upload"
     text = render([("run", with_ledger(result("laplace", 0), guarantee=False))])
     assert "50 of what is under noise: no guarantee for an upload" in row_of(text, "laplace")
@@ -87,9 +89,9 @@ def test_the_seed_that_spent_most_is_told_and_one_without_guarantee_spoils_all()
     more["epsilon"]["max"] = 70_000_000.0
     two = [result("laplace", 0), with_ledger(result("laplace", 1), composed=more)]
     named = [(str(k), one) for k, one in enumerate(two)]
-    assert epsilon_of(family_of(named).arms[0]).run == "70,000,000"
+    assert family_of(named).arms[0].epsilon.run == "70,000,000"
     named[0] = ("0", with_ledger(two[0], guarantee=False))
-    assert not epsilon_of(family_of(named).arms[0]).guarantee
+    assert not family_of(named).arms[0].epsilon.guarantee
 
 
 @pytest.mark.parametrize("strange", ["30", True, None, [1], {"x": 1}])
@@ -114,7 +116,10 @@ def test_it_stands_beside_the_attack() -> None:
     chart = frontier(family_of(results(("none", "laplace"))))
     for table in chart.tables:
         assert tuple(table.head[-3:]) == HEADS
-        assert [row[-3:] for row in table.rows] == [["none"] * 3, ["50", "5,382,400", "64,588,800"]]
+        assert [row[-3:] for row in table.rows] == [
+            ["no noise declared", "–", "–"],
+            ["50", "5,382,400", "64,588,800"],
+        ]
     hover = [trace["hovertext"][0] for trace in chart.variants[0].figure["data"] if "hovertext" in trace]
     assert hover[0].endswith("<br>ε: none")
     assert hover[1].endswith("<br>ε 50 a coordinate, 5,382,400 an upload, 64,588,800 over the run")
@@ -140,13 +145,13 @@ def test_cells_of_a_sweep_are_told_apart() -> None:
     ]
     assert short_labels(family.arms)[:2] == ["no defence", "ε from 3, clip 0.1"]
     rows = frontier(family).tables[0].rows
-    assert [row[-3] for row in rows] == ["none", "3 to 6", "3 to 6", "10 to 20", "10 to 20"]
+    assert [row[-3] for row in rows] == ["no noise declared", "3 to 6", "3 to 6", "10 to 20", "10 to 20"]
 
 
 def test_labels_are_shortened_only_where_nothing_is_lost() -> None:
     def told(*labels: str) -> list[str]:
-        runs = {True: (("x", result("laplace", 0)),), False: (("x", result("none", 0)),)}
-        return short_labels([Arm(label, 0, runs[label != "no defence"]) for label in labels])
+        runs = {name != "none": {0: Run("x", result(name, 0))} for name in ("laplace", "none")}
+        return short_labels([Arm(label, runs[label != "no defence"], 0) for label in labels])
 
     assert told("no defence", "APM (low 3)") == ["no defence", "APM (low 3)"]
     assert told("APM (low 3)", "APM (low 10)") == ["low 3", "low 10"]

@@ -14,8 +14,8 @@ import pytest
 from tests.report.hostile import PAYLOADS, hostile_run
 from tests.report.results import FLOOR, RESAMPLES, result, results, user_map
 from veilrec.errors import BadInput
+from veilrec.metrics.arms import families
 from veilrec.report import render
-from veilrec.report.arms import families
 from veilrec.report.findings import comparisons, findings, table_of_verdicts
 from veilrec.report.frontier import best, frontier, verdict_of
 from veilrec.report.labels import place_labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.results import results
-from veilrec.report.arms import families
+from veilrec.metrics.arms import families
 from veilrec.report.running import learning
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.report.results import measure, result, results
 from tests.report.test_page import Words
+from veilrec.metrics.arms import families
+from veilrec.metrics.measures import Measure, combined_p
 from veilrec.report import render
-from veilrec.report.arms import families
 from veilrec.report.findings import comparisons, findings, rows_apart
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, touched
-from veilrec.report.measures import Measure, combined_p
 from veilrec.report.protocol import ledgers
 from veilrec.report.verdicts import verdict
 from veilrec.result import Result

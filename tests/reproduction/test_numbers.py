@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.reproduction.tiny import attacked, ranked, shelved, write
-from tests.results import result, spread
-from veilrec.reproduction.cells import Shelf
+from tests.results import ends, result, spread
+from veilrec.metrics.epsilons import epsilon_of
+from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import WORST, Quantity, Value, floors_of, minus, over_seeds, value_of
@@ -20,7 +21,7 @@ from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.results import marks
 from veilrec.reproduction.sheets import sheets_of
 from veilrec.reproduction.tables import page_of
-from veilrec.reproduction.words import below, epsilons
+from veilrec.reproduction.words import below
 
 KNN = Quantity("macro_f1", "gender", "custom", "updates/knn")
 GENDER = {"attribute": "gender"}
@@ -31,23 +32,23 @@ def test_without_resamples_the_ends_of_the_interval_stand_in() -> None:
     """Users: ± 0.02; seeds: 0.5, 0.6, 0.7, so sd 0.1."""
     found = over_seeds([Value(v, v - 0.02, v + 0.02) for v in (0.5, 0.6, 0.7)])
     half = math.hypot(0.02, T2 * 0.1 / math.sqrt(3))
-    assert found == pytest.approx((0.6, 0.6 - half, 0.6 + half))
+    assert ends(found) == pytest.approx((0.6, 0.6 - half, 0.6 + half))
 
 
 def test_an_interval_of_shares_ends_at_nought_and_one() -> None:
-    assert over_seeds([Value(0.1, 0.1, 0.1), Value(0.9, 0.9, 0.9)])[1:] == (0.0, 1.0)
+    assert ends(over_seeds([Value(0.1, 0.1, 0.1), Value(0.9, 0.9, 0.9)])) == (0.5, 0.0, 1.0)
 
 
 def test_unpaired_differences_add_both_doubts() -> None:
     one = {s: Value(0.6, 0.57, 0.63) for s in range(3)}
     other = {s: Value(0.5, 0.46, 0.54) for s in range(3)}
-    assert minus(one, other) == pytest.approx((0.1, 0.1 - 0.05, 0.1 + 0.05))  # 3, 4, 5
+    assert ends(minus(one, other)) == pytest.approx((0.1, 0.1 - 0.05, 0.1 + 0.05))  # 3, 4, 5
 
 
 def test_resamples_of_the_same_users_cancel() -> None:
     one = {0: Value(0.6, 0.5, 0.7, spread(0.6, 0.05))}
     other = {0: Value(0.5, 0.4, 0.6, spread(0.5, 0.05))}
-    assert minus(one, other) == pytest.approx((0.1, 0.1, 0.1))
+    assert ends(minus(one, other)) == pytest.approx((0.1, 0.1, 0.1))
 
 
 def test_only_equal_seeds_are_paired() -> None:
@@ -109,10 +110,10 @@ def test_a_guarantee_is_told_in_three_numbers() -> None:
         "per_upload": {"epsilon": 12345.6},
         "composed": {"epsilon": {"max": 2e6}},
     }
-    assert epsilons([replace(result(), ledger=ledger)]) == ["30 to 60", "12,346", "2,000,000"]
-    assert epsilons([result()]) == ["no noise declared", "–", "–"]
+    assert epsilon_of([replace(result(), ledger=ledger)]).cells == ["30 to 60", "12,346", "2,000,000"]
+    assert epsilon_of([result()]).cells == ["no noise declared", "–", "–"]
     bare = replace(result(), ledger={**ledger, "guarantee": False})
-    assert epsilons([bare]) == ["30 to 60, not on all that leaves", "none", "none"]
+    assert epsilon_of([bare]).cells == ["30 to 60, not on all that leaves", "none", "none"]
 
 
 def test_an_epsilon_that_is_not_pure_has_its_delta() -> None:
@@ -123,12 +124,12 @@ def test_an_epsilon_that_is_not_pure_has_its_delta() -> None:
         "composed": {"epsilon": {"max": 200.0}, "delta": 1e-5},
     }
     told = [f"{epsilon} (δ = 1e-05)" for epsilon in ("0.5", "100", "200")]
-    assert epsilons([replace(result(), ledger=gauss)]) == told
+    assert epsilon_of([replace(result(), ledger=gauss)]).cells == told
     laplace = {**gauss, "mechanisms": [{"kind": "laplace", "epsilon_per_coordinate": 0.5}]}
-    assert epsilons([replace(result(), ledger=laplace)]) == ["0.5", *told[1:]]  # only sums need a δ
+    assert epsilon_of([replace(result(), ledger=laplace)]).cells == ["0.5", *told[1:]]  # only sums need a δ
     unused = {"kind": "gaussian", "epsilon_per_coordinate": 9.0, "counted": False}
     both = {**laplace, "mechanisms": [*laplace["mechanisms"], unused]}  # type: ignore[misc]
-    assert epsilons([replace(result(), ledger=both)])[0] == "0.5"
+    assert epsilon_of([replace(result(), ledger=both)]).cells[0] == "0.5"
 
 
 # ---- claims
@@ -142,15 +143,15 @@ def world(tmp_path: Path) -> tuple[Paper, Path]:
 
 def checked(world: tuple[Paper, Path], table: str = "table1", **claim: str) -> Checked:
     paper, out = world
-    return check(paper, paper.tables[table], Claim(**claim), "synthetic", Shelf(out, 3))
+    return check(paper, paper.tables[table], Claim(**claim), "synthetic", FinishedRuns(out, 3))
 
 
 def test_a_claim_that_holds(world: tuple[Paper, Path]) -> None:
     found = checked(world, less="noisy", than="plain", attribute="gender")
     assert found.verdict == "yes"
     assert found.seeds == 3
-    assert found.difference is not None
-    assert found.difference[1:] == pytest.approx((-0.1 - 0.02 * math.sqrt(2), -0.1 + 0.02 * math.sqrt(2)))
+    half = 0.02 * math.sqrt(2)
+    assert ends(found.difference)[1:] == pytest.approx((-0.1 - half, -0.1 + half))
     said, numbers = found.sentence.split(": yes, ")
     assert said == "Noisy leaks less gender than Plain (macro-F1, ζ = 0.3, KNN)"
     assert numbers == "0.501 against 0.601, −0.100 [−0.128, −0.072]."
@@ -240,7 +241,7 @@ def test_a_claim_by_another_metric_has_an_interval(world: tuple[Paper, Path]) ->
             ranked(attacked(seed, 0.5), value).save(world[1] / "synthetic" / method / f"seed={seed}")
     found = checked(world, more="plain", than="noisy", by="ndcg@10")
     assert found.verdict == "yes"
-    assert found.difference == pytest.approx((0.1, 0.1, 0.1))
+    assert ends(found.difference) == pytest.approx((0.1, 0.1, 0.1))
     assert found.sentence.startswith("Plain recommends better than Noisy (NDCG@10): yes, 0.300 against 0.200")
 
 
@@ -343,7 +344,7 @@ def test_an_attacker_who_says_the_same_of_everybody_is_not_ranked(
     assert found.ranked is not mute
     assert ("the attacker said the same of everybody" in found.sentence) is mute
     assert checked(world, more="plain", than="noisy", by="hr@10").ranked
-    page = page_of(world[0], "table1", "synthetic", Shelf(world[1], 3))
+    page = page_of(world[0], "table1", "synthetic", FinishedRuns(world[1], 3))
     gender = next(sheet for sheet in sheets_of(world[0], page) if sheet.title.startswith("Gender: macro"))
     noisy = next(row for row in gender.rows if row[0].startswith("Noisy"))
     assert any(cell.endswith("‡") for cell in noisy) is mute

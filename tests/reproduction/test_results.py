@@ -11,7 +11,7 @@ import pytest
 
 from tests.reproduction.tiny import attacked, ranked, shelved, write
 from veilrec.reproduction.audits import Lack
-from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Named, Table
 from veilrec.reproduction.overview import Told, anchor, overview
@@ -39,7 +39,7 @@ def changed(world: World, name: str = "table1", **changes: object) -> World:
 
 
 def page(world: World, name: str = "table1", seeds: int = 3) -> Page:
-    return page_of(world[0], name, "synthetic", Shelf(world[1], seeds))
+    return page_of(world[0], name, "synthetic", FinishedRuns(world[1], seeds))
 
 
 def told(world: World) -> list[Told]:
@@ -47,7 +47,7 @@ def told(world: World) -> list[Told]:
 
     def one(name: str, table: Table) -> Told:
         here = page(world, name)
-        claims = [check(paper, table, claim, "synthetic", Shelf(out, 3)) for claim in table.claims]
+        claims = [check(paper, table, claim, "synthetic", FinishedRuns(out, 3)) for claim in table.claims]
         return Told(here, sheets_of(paper, here), claims)
 
     return [one(name, table) for name, table in paper.tables.items()]

@@ -11,14 +11,13 @@ import pytest
 from tests.reproduction.tiny import PAPER, REPORTED, attacked, ranked, write
 from veilrec.errors import BadInput
 from veilrec.reproduction.audits import attacks
-from veilrec.reproduction.cells import Shelf, cells_of
+from veilrec.reproduction.cells import FinishedRuns, cells_of
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Claim, Dataset
-from veilrec.reproduction.costs import cells, costs
-from veilrec.reproduction.curves import at_rounds, looks
 from veilrec.reproduction.numbers import Quantity, Value, over_seeds, value_of
 from veilrec.reproduction.overview import Told
 from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.per_round import at_rounds, cells, costs, looks
 from veilrec.reproduction.results import plain
 from veilrec.reproduction.sheets import Sheet, sheets_of, unmeasured
 from veilrec.reproduction.tables import Page, page_of, reported
@@ -68,7 +67,7 @@ def paper_of(folder: Path, **changes: Any) -> Paper:
 
 
 def page(paper: Paper, out: Path) -> Page:
-    return page_of(paper, "table1", "synthetic", Shelf(out, SEEDS))
+    return page_of(paper, "table1", "synthetic", FinishedRuns(out, SEEDS))
 
 
 def named(sheets: list[Sheet], start: str) -> Sheet:
@@ -196,7 +195,7 @@ def test_components_are_shown_and_claimed_and_may_be_negative(tmp_path: Path) ->
     assert sheet.title == "Gender: δ of the true class in the attack, ζ = 0.3"
     assert [row[0] for row in sheet.rows] == ["Plain", "Noisy"]  # nobody guesses a component
     assert sheet.rows[0][1].startswith("−0.610 [−0.7")
-    told = check(paper, paper.tables["table1"], claim, "synthetic", Shelf(tmp_path, SEEDS))
+    told = check(paper, paper.tables["table1"], claim, "synthetic", FinishedRuns(tmp_path, SEEDS))
     assert told.sentence.startswith(
         "Noisy has a higher δ of the true class than Plain (gender, ζ = 0.3, KNN)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,13 @@ from tests.worlds import checkerboard
 from veilrec.attack import Attack, Seen, Task
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.idlg import iDLG
+from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.base.plan import Plan
 from veilrec.defence import Defence, chain
 from veilrec.defences.laplace import Laplace
+from veilrec.eraser import VectorEraser
+from veilrec.erasers.gaussian_posthoc import GaussianPosthoc
 from veilrec.errors import BadInput, ClientFailed, Interrupted
 from veilrec.experiment import Experiment
 from veilrec.lab.threat import Threat
@@ -29,7 +32,6 @@ from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.privacy.ledger import Ledger
 from veilrec.protocol import State
-from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.recorder import Recorder
 from veilrec.wire.codec import Schema, Spec
@@ -39,20 +41,21 @@ MODEL = partial(FedMF, dim=4, user="exposed")
 
 
 @dataclass(frozen=True)
-class Forget(Defence):
-    """Runs some more rounds, then makes every item the same."""
+class Forget(VectorEraser):
+    """Makes every item the same."""
 
-    rounds: int = 4
+    @property
+    def changes(self) -> Collection[str]:
+        return ("item",)
 
-    def unlearn(self, state: State, federation: Federation) -> State:
-        state = federation.run(state, rounds=self.rounds)
-        return replace(state, server={name: weight * 0 for name, weight in state.server.items()})
+    def erase(self, name: str, vectors: Tensor, keys: Keys) -> Tensor:
+        return vectors * 0
 
 
-def test_a_run_ends_with_the_unlearnt_state_and_says_which_round_was_selected(tmp_path: Path) -> None:
+def test_a_run_ends_with_the_erased_state_and_says_which_round_was_selected(tmp_path: Path) -> None:
     plan = Plan(rounds=3, evaluate_every=1, lr=1.0)
     plain = Experiment(checkerboard(), MODEL, plan=plan).run()
-    after = Experiment(checkerboard(), MODEL, defence=Forget(), plan=plan).run(tmp_path / "run")
+    after = Experiment(checkerboard(), MODEL, erasers=[Forget()], plan=plan).run(tmp_path / "run")
     assert (after.selected, after.rounds) == (plain.selected, 3)
     chance = after.utility.test["hr@10"]
     assert chance == pytest.approx(after.utility.validation["hr@10"], abs=0.2)  # scored anew: all items tie
@@ -62,20 +65,25 @@ def test_a_run_ends_with_the_unlearnt_state_and_says_which_round_was_selected(tm
     assert not state.server["item"].any()
 
 
-def test_rounds_of_unlearning_draw_other_numbers_than_those_of_training() -> None:
-    drawn: list[Tensor] = []
+def test_erasers_draw_each_its_own_numbers_and_none_of_those_of_training() -> None:
+    drawn: list[int] = []
 
     @dataclass(frozen=True)
-    class Watch(Defence):
-        def unlearn(self, state: State, federation: Federation) -> State:
-            drawn.append(federation.client_keys(torch.arange(3), state.round).value)
-            return state
+    class Watch(Forget):
+        def erase(self, name: str, vectors: Tensor, keys: Keys) -> Tensor:
+            drawn.append(int(keys.value))
+            return vectors
 
-    experiment = Experiment(checkerboard(), MODEL, defence=Watch(), plan=Plan(rounds=2, evaluate_every=1))
+    plan = Plan(rounds=2, evaluate_every=1)
+    experiment = Experiment(checkerboard(), MODEL, erasers=[Watch(), Watch()], plan=plan)
     experiment.run()
-    federation = experiment.federation()
-    for round in range(3):
-        assert not torch.equal(drawn[0], federation.client_keys(torch.arange(3), round).value)
+    keys = experiment.federation().keys
+    assert len({*drawn, *(int(keys.fold("finish").fold(round).value) for round in range(3))}) == 5
+
+
+def test_an_eraser_of_a_part_that_is_not_there_is_refused_before_any_work() -> None:
+    with pytest.raises(BadInput, match="item"):
+        Experiment(checkerboard(), MODEL, erasers=[GaussianPosthoc({"itm": 1.0})]).federation()
 
 
 @dataclass(frozen=True)
@@ -111,8 +119,9 @@ def test_no_state_of_the_warm_up_is_kept(tmp_path: Path) -> None:
     assert silent.run().selected <= 4  # the best look lies in the warm-up
     result = told.run(tmp_path / "run")
     assert (result.selected, result.rounds) == (5, 7)
-    state = folder.load_run(tmp_path / "run").state(told.federation())
-    assert not state.devices.get(torch.arange(24))["user"].any()  # it is the guarded one
+    fed = told.federation()
+    folder.load_run(tmp_path / "run").state(fed)
+    assert not fed.fleet.devices.get(torch.arange(24))["user"].any()  # it is the guarded one
 
 
 def test_nothing_ends_training_in_the_warm_up(tmp_path: Path) -> None:

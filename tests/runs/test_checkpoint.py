@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from tests.forking import small
-from tests.worlds import digest
+from tests.worlds import Both, both, digest
 from veilrec.base.keys import Keys
 from veilrec.base.tensors import read, write
 from veilrec.errors import BadInput, Corrupted
-from veilrec.protocol import State
 from veilrec.runs.checkpoint import Checkpoints, Damaged, Saved
 from veilrec.runs.selection import Selection
 
@@ -25,38 +24,40 @@ def fine(saved: Saved) -> str:
 
 
 @pytest.fixture(scope="module")
-def states() -> list[State]:
+def states() -> list[Both]:
     """The states after rounds 1, 2 and 3, each with a store of its own."""
     fed, found = small(3).federation(), []
     for rounds in (1, 2, 3):
-        found.append(list(fed.rounds(fed.start(), until=rounds))[-1][0])
+        found.append(both(fed, list(fed.rounds(fed.start(), until=rounds))[-1][0]))
     return found
 
 
 @pytest.fixture(scope="module")
-def kept(states: list[State], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept(states: list[Both], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints of rounds 1 to 3, of which 1 was selected."""
     folder = tmp_path_factory.mktemp("kept") / "checkpoint"
     checkpoints = Checkpoints(folder, "mark")
-    checkpoints.select(states[0], {})
+    checkpoints.select(states[0], states[0].devices, {})
     for state in states:
-        checkpoints.write(state, {"more": {"n": torch.tensor([state.round])}}, {"k": state.round}, 1)
+        more = {"more": {"n": torch.tensor([state.round])}}
+        checkpoints.write(state, state.devices, more, {"k": state.round}, 1)
     return folder
 
 
-def test_everything_comes_back(states: list[State], kept: Path) -> None:
+def test_everything_comes_back(states: list[Both], kept: Path) -> None:
     checkpoints = Checkpoints(kept, "mark")
     saved = checkpoints.latest(fine)
     assert saved is not None
     assert (saved.round, saved.notes) == (3, {"k": 3})
-    state, extra = checkpoints.load(3, small(3).federation().start())
-    assert digest(state) == digest(states[2])
+    fed = small(3).federation()
+    state, extra = checkpoints.load(3, fed.fleet.begin())
+    assert digest(both(fed, state)) == digest(states[2])
     assert list(state.server) == list(states[2].server)
     assert len(state.posts.owner) > 0
     assert len(state.memory) > 0
     assert extra["more"]["n"].tolist() == [3]
-    selected, _ = checkpoints.load(1, small(3).federation().start())
-    assert digest(selected) == digest(states[0])
+    selected, _ = checkpoints.load(1, fed.fleet.begin())
+    assert digest(both(fed, selected)) == digest(states[0])
 
 
 def test_the_last_two_and_the_selected_state_are_kept(kept: Path) -> None:
@@ -67,10 +68,10 @@ def test_the_last_two_and_the_selected_state_are_kept(kept: Path) -> None:
     }
 
 
-def test_a_new_selection_drops_the_old_one(states: list[State], tmp_path: Path) -> None:
+def test_a_new_selection_drops_the_old_one(states: list[Both], tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint", "mark")
     for state in states:
-        checkpoints.select(state, {})
+        checkpoints.select(state, state.devices, {})
         assert [path.name for path in checkpoints.folder.iterdir()] == [
             f"state-00000{state.round}.safetensors"
         ]
@@ -117,10 +118,10 @@ def test_without_one_that_is_whole_nothing_changes(kept: Path, tmp_path: Path) -
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_no_checkpoint_yet(tmp_path: Path, states: list[State]) -> None:
+def test_no_checkpoint_yet(tmp_path: Path, states: list[Both]) -> None:
     assert Checkpoints(tmp_path / "none", "mark").latest(fine) is None
     Checkpoints(tmp_path / "some", "mark").select(
-        states[0], {}
+        states[0], states[0].devices, {}
     )  # the process died before the first was complete
     assert Checkpoints(tmp_path / "some", "mark").latest(fine) is None
 

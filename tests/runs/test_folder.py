@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.forking import Order, Pool, small
-from tests.worlds import checkerboard, digest
+from tests.worlds import both, checkerboard, digest, held
 from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.plan import Plan
 from veilrec.errors import BadInput, Corrupted
@@ -95,11 +95,10 @@ def test_the_selected_state_from_the_directory_alone(finished: tuple[Experiment,
     assert state.round == result.selected
     assert fed.evaluate(state, "test").means() == result.utility.test
     assert fed.evaluate(state, "validation").means() == result.utility.validation
-    for done, _ in run.federation().rounds(fed.start(), until=result.selected):
+    found, lived = held(fed, state), run.federation()
+    for done, _ in lived.rounds(lived.start(), until=result.selected):
         same = done
-    everyone = torch.arange(24)
-    for name, value in same.devices.get(everyone).items():
-        assert torch.equal(value, state.devices.get(everyone)[name])
+    assert all(torch.equal(value, found[name]) for name, value in held(lived, same).items())
     assert torch.equal(same.posts.owner, state.posts.owner)
     assert all(torch.equal(value, state.memory[name]) for name, value in same.memory.items())
 
@@ -290,5 +289,6 @@ def test_states_agree_with_the_last_checkpoint(finished: tuple[Experiment, Path,
     from veilrec.runs.checkpoint import Checkpoints
 
     fed = run.federation()
-    saved, _ = Checkpoints(out / "checkpoint", result.fingerprint).load(result.selected, fed.start())
-    assert digest(saved) == digest(load_run(out).state(fed))
+    checkpoints = Checkpoints(out / "checkpoint", result.fingerprint)
+    saved = both(fed, checkpoints.load(result.selected, fed.fleet.begin())[0])
+    assert digest(saved) == digest(both(fed, load_run(out).state(fed)))

@@ -138,8 +138,8 @@ def test_a_finished_run_is_read_into_files(whole: Path) -> None:
     for keeps in ("memory", "disk"):
         fed = small(keeps=keeps).federation()
         state = run.state(fed)
-        assert (state.devices.shelf is None) == (keeps == "memory")
-        held.append({"slot": state.devices.slot, **state.devices.get(everyone(fed))})
+        assert (fed.fleet.devices.shelf is None) == (keeps == "memory")
+        held.append({"slot": fed.fleet.devices.slot, **fed.fleet.devices.get(everyone(fed))})
         held[-1] |= {f"scores/{n}": v for n, v in fed.evaluate(state).values.items()}
     assert held[0].keys() == held[1].keys()
     assert all(torch.equal(held[0][name], held[1][name]) for name in held[0])

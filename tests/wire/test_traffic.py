@@ -28,7 +28,10 @@ MODELS: dict[str, Callable[..., Recommender]] = {
 
 
 def counter(fed: Federation) -> Traffic:
-    up, down = fed.protocol.schema(fed.model, fed.plan.dtype), fed.protocol.letter(fed.model, fed.plan.dtype)
+    up, down = (
+        fed.protocol.schema(fed.model, dtype=fed.plan.dtype),
+        fed.protocol.letter(fed.model, fed.plan.dtype),
+    )
     return Traffic(up, down, len(fed.clients), fed.clients.n_seats)
 
 
@@ -36,7 +39,7 @@ def weigh(exchange: Exchange, up: Counter[int]) -> None:
     """What each upload of a chunk weighs when it is really encoded."""
     received = exchange.received
     for k, client in enumerate(received.cohort.tolist()):
-        up[client] += len(codec.encode(codec.one(received.message, k)))
+        up[client] += len(codec.encode(codec.one(received.values, k)))
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

@@ -28,6 +28,7 @@ from veilrec.errors import BadInput
 __all__ = ["DLG", "Replay", "components"]
 
 BLOCK = 128  # users who are matched at once: their gradients fit the cache of a CPU
+ENOUGH = 0.01  # no further try where ‖∇W′ − ∇W‖² is below this share of ‖∇W‖²
 ON_GPU = 1 << 28  # values of gradients there, some gigabytes in all: a step costs the same for many users
 
 
@@ -56,7 +57,6 @@ class DLG(OnGradient):
         steps, lr: Of Adam.
         starts: One try each: the standard deviation of its first input. User vectors are small, and an input
             far larger than the truth rarely finds back; the try that matches best is kept.
-        enough: No further try where ‖∇W′ − ∇W‖² is below this share of ‖∇W‖².
         soft_label: The label is a softmax of what is searched, as in the DLG paper; or is it, raw.
         seed: Of the first inputs and labels.
         kept: Instead of the probe, match each user's last upload of training that was kept (`record`).
@@ -67,7 +67,6 @@ class DLG(OnGradient):
     steps: int = 300
     lr: float = 0.1
     starts: tuple[float, ...] = (0.1, 0.3, 1.0)
-    enough: float = 0.01
     soft_label: bool = True
     seed: int = 0
     kept: bool = False
@@ -131,7 +130,7 @@ class DLG(OnGradient):
         mismatch = like.new_full((n,), torch.inf)
         keys = Keys.seed(self.seed, user.device).fold("dlg").fold(user)
         for number, scale in enumerate(self.starts):
-            left = (mismatch > self.enough).nonzero().squeeze(1)
+            left = (mismatch > ENOUGH).nonzero().squeeze(1)
             if len(left):
                 some = Slopes(user[left], weights, {name: slope[left] for name, slope in gradient.items()})
                 tried = self._match(head, some, keys.pick(left).fold(number), scale)

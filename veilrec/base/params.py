@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "keep", "map_values", "part_of"]
+__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of"]
 
 KEPT = "kept/"  # before the name of what a device keeps of some rows of its own item tables
 ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
@@ -48,14 +48,16 @@ class Part:
     Attributes:
         scope: Who holds it and who sees it.
         rows: What the first axis counts, if anything. Rows of ``"item"`` that a device never touched
-            are not copied or uploaded: on a device such a part is a local table. An item table that is
-            PRIVATE begins with zeros, whatever `Recommender.initial` says, and a device keeps of it the rows
-            that it ever touched: all others are still zero.
+            are not copied or uploaded: on a device such a part is a local table. Of an item table that is
+            PRIVATE a device keeps the rows that it ever touched; all others are as they began, which is
+            zero, whatever `Recommender.initial` says, or `keyed_rows`.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
         alike: True where every device begins with the same weights: private score functions that begin apart
             would each read the items in their own way, and little could be learned in common.
         adds: True where a gradient that is sent is the sum over the steps of a round, and no mean over its
             examples: of a network whose loss is not one of examples.
+        keyed_rows: True where each row of a device's own item table begins with a draw from its keys: a
+            recurrent network over rows of zero never starts to learn.
     """
 
     scope: Scope
@@ -63,6 +65,7 @@ class Part:
     helper: bool = False
     alike: bool = False
     adds: bool = False
+    keyed_rows: bool = False
 
 
 Parts = Mapping[str, Part]
@@ -71,11 +74,6 @@ Parts = Mapping[str, Part]
 def part_of(name: str) -> str:
     """The part a weight belongs to."""
     return name.split(".", 1)[0]
-
-
-def keep(params: Params, parts: Parts, *scopes: Scope) -> Params:
-    """The weights whose part has one of the given scopes."""
-    return {name: w for name, w in params.items() if parts[part_of(name)].scope in scopes}
 
 
 def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:

@@ -10,7 +10,9 @@ import torch
 from veilrec.base.steps import Rates, Stepper, every_rate
 from veilrec.errors import BadInput
 
-__all__ = ["Plan"]
+__all__ = ["Forwards", "Plan"]
+
+Forwards = int | Literal["each", "all"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,13 @@ class Plan:
 
     Attributes:
         rounds: At most so many.
-        cohort: Share of the clients that takes part in a round.
+        passes: At most so many times everybody, in place of `rounds`; looks, patience and the rounds that
+            are kept then count passes.
+        cohort: Share of the clients that takes part in a round; from 2, their number.
+        order: A cohort is drawn anew for each round, or everybody takes part once before anybody does again,
+            dealt anew into cohorts in each pass.
+        forwards: What of a round leaves the devices' side: ``each`` upload by itself, sums over so many
+            devices, or one sum over ``all``. How a sum is kept secret is nothing that is simulated.
         epochs: Local passes over a client's events in a round.
         batch: Events per local step; each brings its negatives along.
         negatives: Untouched items per event, drawn anew in every pass.
@@ -37,7 +45,10 @@ class Plan:
     """
 
     rounds: int = 100
+    passes: int = 0
     cohort: float = 1.0
+    order: Literal["sample", "deal"] = "sample"
+    forwards: Forwards = "each"
     epochs: int = 1
     batch: int = 256
     negatives: int = 4
@@ -55,8 +66,12 @@ class Plan:
         for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise BadInput(f"plan.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
-        if not 0 < self.cohort <= 1:
-            raise BadInput("plan.cohort", f"{self.cohort} is no share", "give a number above 0 and up to 1")
+        if not (0 < self.cohort <= 1 or (self.cohort >= 2 and float(self.cohort).is_integer())):
+            fix = "give a number above 0 and up to 1, or a whole number of clients from 2"
+            raise BadInput("plan.cohort", f"{self.cohort} is no share", fix)
+        if not isinstance(self.forwards, str) and self.forwards < 2:
+            what = f"a sum over {self.forwards} is an upload by itself"
+            raise BadInput("plan.forwards", what, 'give 2 or more, "each" or "all"')
         if not 0 <= self.budget < float("inf"):
             raise BadInput(
                 "plan.budget", f"{self.budget} is no ε", "give a number above 0, or 0 for no budget"
@@ -73,6 +88,19 @@ class Plan:
     def stepper(self) -> Stepper:
         """How devices step."""
         return Stepper(self.optimiser, self.lr)
+
+    def size(self, able: int) -> int:
+        """How many of so many clients take part in a round."""
+        wanted = int(self.cohort) if self.cohort > 1 else int(self.cohort * able + 0.5)
+        return min(able, max(1, wanted))
+
+    def unit(self, able: int) -> int:
+        """How many rounds are one of what is counted: a round, or a pass."""
+        return -(-able // self.size(able)) if self.passes else 1
+
+    def last(self, able: int) -> int:
+        """The round after which training ends."""
+        return self.passes * self.unit(able) if self.passes else self.rounds
 
     def chunk_on(self, device: torch.device, events: int, whole: int = 0) -> int:
         """Devices trained at once, the largest of which has so many events.
@@ -94,6 +122,7 @@ AT_ONCE_ON_GPU = 1 << 21  # events in a step there: some gigabytes, where a log 
 HELD, HELD_ON_GPU = 1 << 24, 1 << 28  # values in the uploads of a chunk, where tables go up whole
 LEAST = {
     "rounds": 1,
+    "passes": 0,
     "epochs": 1,
     "batch": 1,
     "negatives": 0,

@@ -1,4 +1,4 @@
-"""Rows of tables: picked, averaged and put back, for one device or with the axes of a cohort in front."""
+"""Rows of tables: picked, averaged, padded and put back, alone or with the axes of a cohort in front."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from veilrec.base.keys import Keys
 
-__all__ = ["filled", "pick", "shares", "thinned"]
+__all__ = ["along", "filled", "padded", "pick", "ragged", "shares", "starts", "thinned", "within"]
 
 
 def pick(table: Tensor, index: Tensor) -> Tensor:
@@ -43,6 +43,35 @@ def thinned(history: Tensor, keys: Keys, share: float) -> Tensor:
     seats, length = history.shape[-2:]
     drawn = keys.fold("thinned").uniform(length, seats).flip(-2).mT  # […, seats, t]
     return history.masked_fill(drawn < share, -1)
+
+
+def starts(count: Tensor) -> Tensor:
+    """``[c]`` where each owner's rows begin when so many of each ``[c]`` lie one after another."""
+    return count.cumsum(0) - count
+
+
+def within(owner: Tensor, count: Tensor) -> Tensor:
+    """``[e]`` the place of each row among its owner's, whose owners ``[e]`` ascend."""
+    return torch.arange(len(owner), device=owner.device) - starts(count)[owner]
+
+
+def ragged(count: Tensor) -> tuple[Tensor, Tensor]:
+    """``[e]`` the owner of each row, so many of each ``[c]`` one after another, and its place among them."""
+    owner = torch.repeat_interleave(count)
+    return owner, within(owner, count)
+
+
+def padded(value: Tensor, owner: Tensor, place: Tensor, count: Tensor, blank: int = 0) -> Tensor:
+    """``[e, …]`` rows, by owner and place, to ``[c, r, …]`` with blanks behind the shorter owners."""
+    length = int(count.max()) if len(count) else 0
+    wide = value.new_full((len(count), length, *value.shape[1:]), blank)
+    wide[owner, place] = value
+    return wide
+
+
+def along(number: Tensor, like: Tensor) -> Tensor:
+    """Numbers ``[c]``, ``[c, r]`` … in the shape in which they stretch over values ``[c, r, …]``."""
+    return number.reshape(*number.shape, *(1 for _ in like.shape[number.dim() :]))
 
 
 def filled(base: Tensor, row: Tensor, value: Tensor) -> Tensor:

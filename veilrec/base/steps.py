@@ -12,6 +12,7 @@ from typing import Literal
 from torch import Tensor
 
 from veilrec.base.params import Params, part_of
+from veilrec.base.rows import along
 
 __all__ = ["Stepper", "every_rate", "rate_of"]
 
@@ -67,8 +68,8 @@ class Stepper:
             lr, active = rate_of(self.lr, name), len(gradient)
             weight = params[name][:active]
             if places and name in places:
-                index = places[name].reshape(*places[name].shape, *(1 for _ in gradient.shape[2:]))
-                weight.scatter_add_(1, index.expand_as(gradient), gradient * -lr)
+                index = along(places[name], gradient).expand_as(gradient)
+                weight.scatter_add_(1, index, gradient * -lr)
                 continue
             if self.kind == "adam":
                 m, v, t = (state[f"{kind}/{name}"][:active] for kind in "mvt")
@@ -85,6 +86,5 @@ class Stepper:
         t.add_(1)
         m.mul_(first).add_(gradient, alpha=1 - first)
         v.mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        wide = (len(t), *(1 for _ in gradient.shape[1:]))
-        spread = (v / (1 - second**t).reshape(wide)).sqrt_().add_(self.epsilon)
-        return (m / (1 - first**t).reshape(wide)).div_(spread)
+        spread = (v / along(1 - second**t, v)).sqrt_().add_(self.epsilon)
+        return (m / along(1 - first**t, m)).div_(spread)

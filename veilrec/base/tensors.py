@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -18,15 +17,17 @@ from veilrec.base.files import BLOCK, Digest, Sink, atomic
 from veilrec.base.params import Params
 from veilrec.errors import Corrupted
 
-__all__ = ["Blocks", "Column", "Reader", "raw", "read", "write", "write_columns"]
+__all__ = ["DTYPES", "NAMES", "Blocks", "Column", "Reader", "header", "raw", "read", "write", "write_columns"]
 
-NAMES = {
-    torch.float64: "F64",
+Entry = tuple[torch.dtype, tuple[int, ...]]  # what a header says of a tensor
+
+NAMES = {  # in the order in which the package safetensors lays out its tensors
     torch.int64: "I64",
+    torch.float64: "F64",
     torch.float32: "F32",
     torch.int32: "I32",
-    torch.float16: "F16",
     torch.bfloat16: "BF16",
+    torch.float16: "F16",
     torch.int16: "I16",
     torch.int8: "I8",
     torch.uint8: "U8",
@@ -67,7 +68,7 @@ def write_columns(
 ) -> Digest:
     """A safetensors file put together from the files of its columns; `notes` go into its header."""
     with atomic(path, secret=secret) as sink:
-        for name in _head(sink, {name: (c.dtype, c.shape) for name, c in columns.items()}, notes or {}):
+        for name in _head(sink, {name: (c.dtype, c.shape) for name, c in columns.items()}, notes):
             with columns[name].path.open("rb") as file:
                 while block := file.read(BLOCK):
                     sink.write(block)
@@ -124,20 +125,21 @@ def raw(tensor: Tensor) -> memoryview:
     return flat.view(torch.uint8).numpy().data
 
 
-def _head(
-    sink: Sink,
-    entries: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
-    notes: Mapping[str, str] = MappingProxyType({}),
-) -> list[str]:
-    """Write the header. Returns the order of the tensors: widest first, so that all are aligned."""
-    order = sorted(entries, key=lambda name: (-entries[name][0].itemsize, name))
-    head: dict[str, object] = {"__metadata__": {**notes, "order": json.dumps(list(entries))}}
+def header(entries: Iterable[tuple[str, Entry]], notes: Mapping[str, str] | None = None) -> tuple[bytes, int]:
+    """What stands before tensors that lie in this order, and how many bytes they are together."""
+    head: dict[str, object] = {} if notes is None else {"__metadata__": dict(notes)}
     end = 0
-    for name in order:
-        dtype, shape = entries[name]
+    for name, (dtype, shape) in entries:
         begin, end = end, end + math.prod(shape) * dtype.itemsize
         head[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    sink.write(len(text).to_bytes(8, "little") + text)
+    return len(text).to_bytes(8, "little") + text, end
+
+
+def _head(sink: Sink, entries: Mapping[str, Entry], notes: Mapping[str, str] | None = None) -> list[str]:
+    """Write the header. Returns the order of the tensors: widest first, so that all are aligned."""
+    order = sorted(entries, key=lambda name: (-entries[name][0].itemsize, name))
+    notes = {**(notes or {}), "order": json.dumps(list(entries))}
+    sink.write(header([(name, entries[name]) for name in order], notes)[0])
     return order

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from veilrec.errors import BadInput
 
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import Table
+
 __all__ = ["Document", "read", "value_of", "write"]
 
+Filled = TypeVar("Filled", "TOMLDocument", "Table")
+
 LARGEST = 1 << 20  # bytes; a recipe has a few hundred
-BARE = re.compile(r"[A-Za-z0-9_-]+")
 HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]")
 KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.-]|"[^"]*"|'[^']*')+)\s*=""")
 
@@ -56,15 +60,19 @@ def value_of(text: str) -> Any:
 
 def write(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
     """TOML that reads back as `values`; `comments`, by dotted name, go to the ends of lines."""
-    scalars = {name: value for name, value in values.items() if not _is_table(value)}
-    blocks = [_block("", scalars, comments or {})] if scalars else []
+    import tomlkit  # late: a command that writes no recipe does without
+    from tomlkit.items import AoT
+
+    _check("", values)
+    comments, text = comments or {}, tomlkit.document()
+    _fill(text, "", {name: value for name, value in values.items() if not _is_table(value)}, comments)
     for name, value in values.items():
         if isinstance(value, Mapping):
-            blocks.append(f"[{_key(name)}]\n" + _block(f"{name}.", value, comments or {}))
+            text.add(name, _fill(tomlkit.table(), f"{name}.", value, comments))
         elif _is_table(value):
-            for place, entry in enumerate(value):
-                blocks.append(f"[[{_key(name)}]]\n" + _block(f"{name}.{place}.", entry, comments or {}))
-    return "\n".join(blocks)
+            tables = [_fill(tomlkit.table(), f"{name}.{k}.", v, comments) for k, v in enumerate(value)]
+            text.add(name, AoT(tables))
+    return tomlkit.dumps(text)
 
 
 def _text(path: Path) -> str:
@@ -118,41 +126,27 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping) or bool(listed)
 
 
-def _block(prefix: str, values: Mapping[str, Any], comments: Mapping[str, str]) -> str:
-    rows = [
-        (f"{_key(name)} = {_value(f'{prefix}{name}', value)}", f"{prefix}{name}")
-        for name, value in values.items()
-    ]
-    width = min(60, max((len(text) for text, _ in rows), default=0))
-    said = [f"{text:<{width}}  # {comments[key]}" if key in comments else text for text, key in rows]
-    return "".join(f"{line}\n" for line in said)
+def _fill(table: Filled, prefix: str, values: Mapping[str, Any], comments: Mapping[str, str]) -> Filled:
+    """Put each value into a table, with its comment; tables among them stay in their line."""
+    from tomlkit import inline_table
+    from tomlkit.items import Item
+
+    for name, value in values.items():
+        item = inline_table().add(name, value).value.item(name)
+        assert isinstance(item, Item)
+        if comment := comments.get(f"{prefix}{name}"):
+            item.comment(comment)
+        table.add(name, item)
+    return table
 
 
-def _key(name: str) -> str:
-    return name if BARE.fullmatch(name) else _string(name)
-
-
-def _value(where: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise BadInput(where, f"{value} is no amount", "give a finite number")
-        return repr(value)
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, Mapping):
-        entries = ", ".join(f"{_key(name)} = {_value(f'{where}.{name}', v)}" for name, v in value.items())
-        return f"{{{entries}}}" if not entries else f"{{ {entries} }}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(f'{where}.{place}', v) for place, v in enumerate(value))}]"
-    raise BadInput(
-        where, f"a {type(value).__name__} cannot be written as TOML", "use text, numbers, lists or tables"
-    )
-
-
-def _string(text: str) -> str:
-    # JSON's escapes are TOML's, but for DEL and for letters beyond 16 bits, which stay as they are.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _check(where: str, value: Any) -> None:
+    """Refuse what has no place in a recipe."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadInput(where, f"{value} is no amount", "give a finite number")
+    if not isinstance(value, bool | int | float | str | list | tuple | Mapping):
+        what = f"a {type(value).__name__} cannot be written as TOML"
+        raise BadInput(where, what, "use text, numbers, lists or tables")
+    if isinstance(value, list | tuple | Mapping):
+        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            _check(f"{where}.{name}" if where else str(name), inner)

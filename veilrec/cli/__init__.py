@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from veilrec import __version__
-from veilrec.cli import apm, attack, audit, compare, data, demo, lists, report, reproduce, runs
+from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs
 from veilrec.errors import ClientFailed, VeilrecError
 
 __all__ = ["app", "main"]
@@ -35,7 +35,6 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(runs.run)
 app.command("attack")(attack.attack)
-app.command("apm")(apm.apm)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("audit")(audit.audit)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from veilrec.base.names import GRANTS, PROTOCOLS, READINGS
 from veilrec.cli.arguments import (
     Data,
     DataDir,
@@ -20,7 +22,7 @@ from veilrec.cli.arguments import (
     check_device,
     load_plugins,
 )
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
     from veilrec.lab.lab import Audit
@@ -32,21 +34,20 @@ def _names(option: str, told: str, metavar: str = "NAME") -> Any:
     return typer.Option(option, metavar=metavar, help=f"{told}; repeatable.")
 
 
+def _any_of(names: Iterable[str]) -> str:
+    """``a, b or c``."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
+
+
 Names = list[str] | None
-Preset = Annotated[
-    Names,
-    _names(
-        "--preset",
-        "veilrec, pard, pard-halves, apm, apm-four, apm-columns, aegis, dlg, dlg-recorded, fedau2, "
-        "fedau2-families, fedau2-items, fedau2-gradients, fedau2-uploads or fedau2-recorded; "
-        "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent",
-    ),
-]
+SHARES = "apm@0.3 is apm with 30 % of users known, pard@consenting pard with those who consent"
+Preset = Annotated[Names, _names("--preset", f"{_any_of(PROTOCOLS)}; {SHARES}")]
 Learner = Annotated[Names, _names("--classifier", "Who learns, as in mlp")]
-Reads = Annotated[Names, _names("--reads", "updates, parameters, profile, embeddings, recovered or withheld")]
+Reads = Annotated[Names, _names("--reads", _any_of(READINGS))]
 Parts = Annotated[Names, _names("--part", "Only this part of the model")]
 Wanted = Annotated[Names, _names("--attribute", "What is attacked; by default everything")]
-Grant = Annotated[Names, _names("--grant", "interactions, user_vectors, withheld or tables", "WHAT")]
+Grant = Annotated[Names, _names("--grant", _any_of(GRANTS), "WHAT")]
 Known = Annotated[
     str | None,
     typer.Option(
@@ -153,9 +154,6 @@ def _audits(
 
 
 def _check_reading(name: str) -> None:
-    from veilrec.attacks.common.readings import READINGS
-    from veilrec.errors import nearest
-
     if name not in READINGS:
         raise BadInput("--reads", f'no reading "{name}"', nearest(name, READINGS))
 

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilrec.cli.arguments import Json, Runs
-from veilrec.cli.show.leaks import measure, printable
+from veilrec.cli.show.leaks import printable
 from veilrec.cli.show.tables import console, table
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from veilrec.metrics.comparison import Comparison, Group, Leak, Measure
+    from veilrec.metrics.comparison import Comparison
+    from veilrec.metrics.groups import Scored
+    from veilrec.metrics.leaks import Leak
+    from veilrec.metrics.measures import Measure
 
 __all__ = ["compare"]
 
@@ -39,8 +42,8 @@ def compare(
     ] = None,
 ) -> None:
     """Compare finished runs: usefulness, leaks, guarantees; claims only where pairs of runs bear them out."""
-    from veilrec.metrics.comparison import Run
     from veilrec.metrics.comparison import compare as compared
+    from veilrec.metrics.leaks import Run
     from veilrec.recipe.cells import runs_in
     from veilrec.result import Result
 
@@ -73,25 +76,29 @@ def _print(found: Comparison) -> None:
 
 def _table(found: Comparison) -> Table:
     """One row a group, below the popularity floor."""
+    from veilrec.metrics.words import bracketed
+
     names = _attributes(found)
     heads = [found.metric, *(f"{printable(name)} ({_spoken(found, name)})" for name in names), "ε of the run"]
     shown = table("defence", "seeds", *heads, right=("seeds", *heads))
     shown.add_row("popularity", "", f"{found.floor:.4f}", *[""] * len(names), "", style="dim")
     for group in found.groups:
-        utility = measure(group.utility._asdict(), digits=4)
+        utility = bracketed(group.utility, 4)
         leaks = [_leak(group, group.leaks.get(name)) for name in names]
-        epsilon = "none" if group.epsilon is None else f"{group.epsilon:.3g}"
+        epsilon = "none" if group.epsilon.spent is None else group.epsilon.run
         style = "red" if group.collapsed else None
         cells = [printable(group.label), str(len(group.runs)), utility, *leaks, epsilon]
         shown.add_row(*cells, style=style)
     return shown
 
 
-def _leak(group: Group, leak: Leak | None) -> str:
+def _leak(group: Scored, leak: Leak | None) -> str:
+    from veilrec.metrics.words import ABSENT, bracketed
+
     if leak is None:
-        return "–"
+        return ABSENT
     mark = " turned round" if leak.turned else ""
-    return measure(leak.measure._asdict()) + mark + (" not ranked" if group.collapsed else "")
+    return bracketed(leak.measure) + mark + (" not ranked" if group.collapsed else "")
 
 
 def _attributes(found: Comparison) -> list[str]:
@@ -113,24 +120,24 @@ def _plain(found: Comparison) -> dict[str, Any]:
         "audit": found.audit or None,
         "groups": [_plain_group(group) for group in found.groups],
         "statements": [
-            {**asdict(s), "difference": s.difference and s.difference._asdict()} for s in found.statements
+            {**asdict(s), "difference": s.difference and s.difference.plain()} for s in found.statements
         ],
         "notes": list(found.notes),
     }
 
 
-def _plain_group(group: Group) -> dict[str, Any]:
+def _plain_group(group: Scored) -> dict[str, Any]:
     leaks = {
-        name: {**leak._asdict(), "measure": leak.measure._asdict(), "ranked": not group.collapsed}
+        name: {**leak._asdict(), "measure": leak.measure.plain(), "ranked": not group.collapsed}
         for name, leak in group.leaks.items()
     }
     return {
         "label": group.label,
         "settings": dict(group.settings),
         "runs": {str(seed): run.name for seed, run in group.runs.items()},
-        "utility": group.utility._asdict(),
+        "utility": group.utility.plain(),
         "leaks": leaks,
-        "epsilon": group.epsilon,
+        "epsilon": group.epsilon.spent,
         "collapsed": group.collapsed,
     }
 
@@ -161,14 +168,14 @@ def _write_csv(found: Comparison, path: Path) -> None:
         for name in names:
             leak = group.leaks.get(name)
             cells += _three(leak.measure) if leak else ["", "", ""]
-        epsilon = "" if group.epsilon is None else group.epsilon
+        epsilon = "" if group.epsilon.spent is None else group.epsilon.spent
         writer.writerow([*cells, epsilon, group.collapsed])
     with atomic(path) as sink:
         sink.write(text.getvalue().encode())
 
 
 def _three(entry: Measure) -> list[Any]:
-    return ["" if value is None else round(value, 6) for value in entry]
+    return ["" if value is None else round(value, 6) for value in entry.plain().values()]
 
 
 def _harmless(text: str) -> str:

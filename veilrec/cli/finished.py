@@ -57,11 +57,11 @@ def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | N
     """The utility of the selected state beside the popularity floor, by the run's protocol or another."""
     before = opened.federation.evaluation
     after = _protocol(before, candidates, ks)
-    federation = replace(opened.federation, evaluation=after)
-    with workers(federation.plan.workers) as pool:
-        scored = federation.evaluate(opened.state, "test", pool)
-        score = popularity(federation.clients)
-        floor = evaluate(after, federation.clients, "test", score, federation.candidates, pool).means()
+    federation = opened.federation
+    with federation.fleet.working() as pool:
+        scored = federation.evaluate(opened.state, "test", after)
+        score, among = popularity(federation.clients), federation.fleet.candidates(after)
+        floor = evaluate(after, federation.clients, "test", score, among, pool).means()
     test = scored.means()
     return {
         "test": test,
@@ -85,9 +85,9 @@ def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
     """The best items that a user has not touched, with original ids, and titles where known."""
     log, federation = opened.run.data, opened.federation
     index = _index(log, user)
-    client, seat = (federation.clients.seats == index).nonzero()[0]
+    client, seat = federation.clients.place_of(torch.tensor(index))
     with workers(1) as pool:
-        score = scorer(federation, opened.state, pool)
+        score = scorer(federation.fleet, federation.at(opened.state), pool)
         scores = score(client[None], None)[0, seat].cpu().double()  # [items]
     scores[log.item[log.user == index]] = -torch.inf
     best = scores.topk(min(k, int((scores > -torch.inf).sum())))

@@ -19,6 +19,7 @@ SECTION = {
     "models": "[model]",
     "protocols": "[protocol]",
     "defences": "[[defence]]",
+    "erasers": "[[eraser]]",
     "attacks": "[[attack]]",
     "datasets": "[data]",
 }

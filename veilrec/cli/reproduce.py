@@ -15,7 +15,7 @@ from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
     from veilrec.reproduction.audits import Lack
-    from veilrec.reproduction.cells import Cell
+    from veilrec.reproduction.cells import PaperCell
     from veilrec.reproduction.contents import Table
     from veilrec.reproduction.paper import Paper
     from veilrec.reproduction.results import Told
@@ -72,7 +72,7 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Reproduce tables of a paper: run what is missing, resume what was stopped, show ours beside theirs."""
-    from veilrec.reproduction.cells import Shelf, cells_of
+    from veilrec.reproduction.cells import FinishedRuns, cells_of
     from veilrec.reproduction.paper import Paper
 
     load_plugins(plugin)
@@ -91,7 +91,7 @@ def reproduce(
         check_device(device)
         failures = _run(cells, jobs, device, data_dir, plugin or [], quiet, light)
     _keep_floors(loaded, cells)
-    told = _told(loaded, chosen, names, Shelf(place, seeds), extra=not no_extra)
+    told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
     stale, lacks = _aged(cells)
     if results is not None:
         _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale, lacks)
@@ -102,7 +102,7 @@ def reproduce(
 
 
 def _run(
-    cells: Sequence[Cell],
+    cells: Sequence[PaperCell],
     jobs: int,
     device: str,
     data_dir: Path | None,
@@ -128,7 +128,7 @@ def _run(
     after = lighten if light else None
     if jobs > 1:
 
-        def command(cell: Cell) -> list[str]:
+        def command(cell: PaperCell) -> list[str]:
             return _command(cell, device, data_dir, plugins)
 
         return failures + run_apart(able, jobs, command, lambda text: _say(text, quiet), after=after)
@@ -139,12 +139,12 @@ class _Worker:
     """Runs cells in this process; those in a row that share their data share the log."""
 
     def __init__(self, device: str, data_dir: Path | None, quiet: bool, total: int) -> None:
-        from veilrec.cli.work import Shelf
+        from veilrec.cli.work import ExperimentMaker
 
-        self.shelf, self.data_dir, self.quiet = Shelf(device), data_dir, quiet
+        self.maker, self.data_dir, self.quiet = ExperimentMaker(device), data_dir, quiet
         self.total, self.place = total, 0
 
-    def __call__(self, cell: Cell) -> None:
+    def __call__(self, cell: PaperCell) -> None:
         """Run one to its end, or go on with it."""
         from veilrec.cli.show.progress import showing
 
@@ -154,11 +154,11 @@ class _Worker:
         select = recipe.values["evaluation"]["select"]
         with recipe.blaming(), showing(select, title, quiet=self.quiet) as progress:
             progress.phase(f"loading {cell.dataset}")
-            experiment = self.shelf.experiment(recipe)
+            experiment = self.maker.experiment(recipe)
             experiment.run(cell.folder, resume=True, recipe=recipe, progress=progress)
 
 
-def _command(cell: Cell, device: str, data_dir: Path | None, plugins: list[Path]) -> list[str]:
+def _command(cell: PaperCell, device: str, data_dir: Path | None, plugins: list[Path]) -> list[str]:
     """``veilrec run`` of a cell, resumed where it was begun."""
     told = ["run", str(cell.file), "--out", str(cell.folder), "--resume", "--device", device, "--json"]
     told += ["--seed", str(cell.seed)]
@@ -167,7 +167,7 @@ def _command(cell: Cell, device: str, data_dir: Path | None, plugins: list[Path]
     return told + [word for path in plugins for word in ("--plugin", str(path))]
 
 
-def _keep_floors(paper: Paper, cells: Sequence[Cell]) -> None:
+def _keep_floors(paper: Paper, cells: Sequence[PaperCell]) -> None:
     """Popularity on every resample of users, once for each dataset of which a run holds its data."""
     from veilrec.reproduction.popularity import keep_floor
     from veilrec.runs.world import WORLD
@@ -179,7 +179,9 @@ def _keep_floors(paper: Paper, cells: Sequence[Cell]) -> None:
             keep_floor(held.parents[1], held, paper.metric)
 
 
-def _told(paper: Paper, chosen: dict[str, Table], names: list[str], shelf: Any, *, extra: bool) -> list[Told]:
+def _told(
+    paper: Paper, chosen: dict[str, Table], names: list[str], finished: Any, *, extra: bool
+) -> list[Told]:
     from veilrec.reproduction.claims import check
     from veilrec.reproduction.results import Told
     from veilrec.reproduction.sheets import sheets_of
@@ -190,14 +192,14 @@ def _told(paper: Paper, chosen: dict[str, Table], names: list[str], shelf: Any, 
         for name, table in chosen.items():
             if not table.on(dataset):
                 continue
-            page = page_of(paper, name, dataset, shelf, extra=extra)
+            page = page_of(paper, name, dataset, finished, extra=extra)
             here = [one for one in table.claims if not one.datasets or dataset in one.datasets]
-            claims = [check(paper, table, claim, dataset, shelf) for claim in here]
+            claims = [check(paper, table, claim, dataset, finished) for claim in here]
             found.append(Told(page, sheets_of(paper, page), claims))
     return found
 
 
-def _aged(cells: Sequence[Cell]) -> tuple[dict[str, str], list[Lack]]:
+def _aged(cells: Sequence[PaperCell]) -> tuple[dict[str, str], list[Lack]]:
     """Finished runs whose settings are not those of their recipe any more, and audits that they lack."""
     from veilrec.reproduction.audits import lacking
     from veilrec.reproduction.cells import other_settings
@@ -262,7 +264,7 @@ def _show(
     print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
-def _print_plan(cells: Sequence[Cell], as_json: bool) -> None:
+def _print_plan(cells: Sequence[PaperCell], as_json: bool) -> None:
     if as_json:
         print(
             json.dumps(

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veilrec import recipe
-from veilrec.cli.show.progress import Silence, showing
+from veilrec.cli.show.progress import showing
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
-from veilrec.recipe import Recipe, cells
+from veilrec.recipe import Recipe
+from veilrec.recipe.cells import Cell, run_cells
 from veilrec.result import Result
 
-__all__ = ["Job", "many", "one"]
+__all__ = ["ExperimentMaker", "Job", "many", "one"]
 
 
 @dataclass(frozen=True)
@@ -39,19 +38,21 @@ def one(recipe: Recipe, out: Path | None, job: Job, title: str = "") -> Result:
 
 def many(recipe: Recipe, out: Path, job: Job) -> list[tuple[dict[str, Any], Result]]:
     """Run every cell of a sweep and every seed: what sets each apart, and its result."""
-    chosen, shelf = recipe.cells(), Shelf(job.device)
+    chosen, maker = recipe.cells(), ExperimentMaker(job.device)
+    places = {cell.name: f"{place} of {len(chosen)}: {cell.name}" for place, cell in enumerate(chosen, 1)}
     with recipe.blaming(), showing(recipe.values["evaluation"]["select"], quiet=job.quiet) as progress:
         progress.phase(f"loading {recipe.values['data']['name']}")
-        shelf.check(chosen)
-        turns = []
-        for place, cell in enumerate(chosen, 1):
-            make = shelf.turn(cell, f"{place} of {len(chosen)}: {cell.name}", progress)
-            turns.append(cells.Cell(cell.name, make, cell.settings, cell.recipe))
-        results = cells.run_cells(turns, out, resume=job.resume, progress=progress, world=job.world)
+        maker.check(chosen)
+
+        def make(cell: Cell[Recipe]) -> Experiment:
+            progress.begin(places[cell.name])
+            return maker.experiment(cell.recipe)
+
+        results = run_cells(chosen, make, out, resume=job.resume, progress=progress, world=job.world)
     return [(cell.settings, results[cell.name]) for cell in chosen]
 
 
-class Shelf:
+class ExperimentMaker:
     """Makes the experiments of a sweep; cells in a row that share their data share the log."""
 
     def __init__(self, device: str) -> None:
@@ -65,7 +66,7 @@ class Shelf:
             self._held = (key, recipe.data())
         return recipe.experiment(self._held[1], device=self.device)
 
-    def check(self, chosen: list[recipe.Cell]) -> None:
+    def check(self, chosen: list[Cell[Recipe]]) -> None:
         """Refuse, before anything is written, cells whose parts do not go together with their data."""
         seen: set[str] = set()
         for cell in chosen:
@@ -74,13 +75,4 @@ class Shelf:
             if key not in seen:
                 seen.add(key)
                 with cell.recipe.blaming():
-                    _ = self.experiment(cell.recipe).federation().candidates  # drawn, or refused
-
-    def turn(self, cell: recipe.Cell, title: str, progress: Silence) -> Callable[[], Experiment]:
-        """What makes a cell's experiment when its turn has come."""
-
-        def make() -> Experiment:
-            progress.begin(title)
-            return self.experiment(cell.recipe)
-
-        return make
+                    _ = self.experiment(cell.recipe).federation().fleet.candidates()  # drawn, or refused

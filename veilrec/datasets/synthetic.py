@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys, below
+from veilrec.base.rows import ragged, within
 from veilrec.datasets.common.fiction import titles
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
@@ -174,15 +175,14 @@ def _fill(keys: Keys, ends: Tensor, taste: Tensor, lean: Tensor, counts: Tensor)
     seen = torch.empty(0, dtype=torch.long)
     while int(missing.sum()):
         amount = torch.where(missing > 0, missing * tries + 8, 0)
-        user = torch.repeat_interleave(amount)
-        place = torch.arange(len(user)) - (amount.cumsum(0) - amount)[user] + drawn[user]
+        user, place = ragged(amount)
         by_kind, by_class, film = (
-            _unit(keys.fold(tag).pick(user).at(place)) for tag in ("kind", "class", "film")
+            _unit(keys.fold(tag).pick(user).at(drawn[user] + place)) for tag in ("kind", "class", "film")
         )
         shelf = _pick(taste, user, by_kind) * leanings + _pick(lean, user, by_class)
         fresh = _fresh(seen, user * items + _pick(ends, shelf, film))
         owner = fresh // items
-        rank = torch.arange(len(fresh)) - _starts(owner, len(counts))[owner]
+        rank = within(owner, torch.bincount(owner, minlength=len(counts)))
         seen = torch.cat([seen, fresh[rank < missing[owner]]]).sort().values
         missing = counts - torch.bincount(seen // items, minlength=len(counts))
         drawn, tries = drawn + amount, tries * 2
@@ -211,12 +211,6 @@ def _fresh(seen: Tensor, pair: Tensor) -> Tensor:
         place = torch.searchsorted(seen, ascending).clamp(max=len(seen) - 1)
         new &= seen[place] != ascending
     return pair[order[new].sort().values]
-
-
-def _starts(group: Tensor, groups: int) -> Tensor:
-    """``[groups]`` where each group of a sorted column begins."""
-    counts = torch.bincount(group, minlength=groups)
-    return counts.cumsum(0) - counts
 
 
 def _unit(words: Tensor) -> Tensor:

@@ -187,7 +187,7 @@ class APM(Noisy):
                 raise BadInput(where, "the model has no such part", nearest(part, model.parts))
         if self.every == "upload":
             return super().declares(model, protocol)
-        if protocol.still():
+        if protocol.sends_gradients:
             raise BadInput("defence.every", '"epoch", but devices send gradients', 'set it to "upload"')
         declared = super().declares(model, protocol)
         for part in dict.fromkeys(mechanism.part for mechanism in declared):

@@ -54,13 +54,11 @@ class FDPMF(Keeping):
         clients: Among how many the noise is split: how many clients have events, which a simulation checks
             before training. No device can count the others, so it is a setting. With 1 each device adds noise
             that is whole, as one must that trusts no sum.
-        public_seed: Decides h, which everybody knows: it must be the same on all devices.
     """
 
     epsilon: float = 1.0
     sensitivity: float = 1.0
     clients: int = 1
-    public_seed: int = 0
 
     def __post_init__(self) -> None:
         if not self.epsilon > 0:
@@ -105,7 +103,7 @@ class FDPMF(Keeping):
 
     def share(self, keys: Keys, name: str, row: Tensor, width: int) -> Tensor:
         """η of a device, by its kept keys, for some rows of a table: ``[*row.shape, width]`` in float64."""
-        public = Keys.seed(self.public_seed, row.device).fold(NAME).fold(name)
+        public = Keys.seed(0, row.device).fold(NAME).fold(name)  # everybody knows h
         spread = (2 * exponential_of(public.rows(row, width))).sqrt()  # √(2h)
         own = normal_of(keys.fold(name).rows(row, width)) / math.sqrt(self.clients)  # c
         return self.scale * spread * own

@@ -6,8 +6,8 @@ Acts at: attach, publish, helper_loss, penalty.
 §III-A, Eqs. (16) and (21), and §III-B, Eqs. (29) to (34) → `estimators`; Eq. (35) → `split`; D_pub, Eq. (6) →
 `publish`; Eq. (37) → `helper_loss`; Eq. (38) → `penalty`; what is uploaded (§III-D) follows from the scopes.
 
-Where the paper and its public code differ, the paper is the default and the code an option. Three things are
-neither: Eqs. (24) to (28) print a minimum where Eq. (23) says maximise I(z^re; μ), which is what is done;
+Where the paper and its public code differ, the paper is the default; `reference` is the code. Three things
+are neither: Eqs. (24) to (28) print a minimum where Eq. (23) says maximise I(z^re; μ), which is what is done;
 Eqs. (21), (30), (34) and (36) are sums over rows and here means, so that a learning rate does not hang on how
 much data there is; and the user vector is averaged by Eq. (5) and Algorithm 1, which leaves nothing of it, so
 that it is only collected unless `average_user` asks for what is printed.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -35,6 +35,8 @@ from veilrec.wire.codec import Schema, Spec
 
 __all__ = ["PARD"]
 
+MOMENTUM, CLIP = 0.9, 5.0  # of the estimators' SGD: the code's; the paper tells its rate alone
+DROPPED = 0.5  # of a hidden layer; in the code 0.3 for occupations
 COPIES = 5  # weights and momentum, both once more in the store's answer, and the gradient
 USER, USER_RE, ITEMS, LABEL = "pard.user", "pard.user_re", "pard.items", "pard.label."
 
@@ -72,85 +74,64 @@ class PARD(Defence):
         lambda_ir, lambda_re: Weights of Eq. (16), and of Eqs. (29) and (33).
         warm_up: Rounds in which both are 0; as many as a whole pre-training, with fine-tuning after it.
             Nothing is guarded in them, and validation chooses among later rounds.
-        estimators_rest: Whether estimators rest in these, as where (code) a plain pre-training comes first.
         attributes: Which to guard; empty for all that the data has.
         public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
-        estimator_lr, estimator_momentum, estimator_clip: Of the estimators' own SGD, and the largest norm of
-            its gradients. The paper tells the rate alone; momentum and norm are the code's.
-        estimator_every: Train them in every n-th round only.
-        estimator_passes: How many steps they take before each step of the vectors, each on a draw of its own
-            from D_pub; up to 3 in the code.
-        estimator_dropout: Share of the last hidden layer of ``ir`` and ``FP`` that is dropped while they
-            learn; in the code a half, and 0.3 for occupations. The vectors are trained against all of it.
+        estimator_lr: Of the estimators' own SGD.
         head: Widths of the predictor's hidden layers.
         join: The predictor reads both user vectors side by side, or (code) their sum.
         average_user: Whether the server averages z_u^ir and sends the mean back, as Eq. (5) is printed.
         fp: Whether ``FP`` learns from D_pub, Eq. (30), or from the user's own row besides, as ``ir`` does.
         ip: Whether ``IP`` learns from D_pub, or (code) from the user's own row.
-        distance: Of Eqs. (33) and (34): the norm, as printed, whose slope is as steep near as far, so that a
-            large rate of `user_re` never comes to rest; or (code) the mean square.
         reads: What Eq. (16) guesses from: the mean item, as the estimator has learned it, or (code) each item
             of the batch by itself.
+        reference: All that the code does otherwise, whatever `join`, `ip` and `reads` say. Estimators rest
+            through the warm-up, a plain pre-training there, and learn in every other round after it: three
+            steps before each step of the vectors, each on a draw of its own from D_pub, with half of the last
+            hidden layer of ``ir`` and ``FP`` dropped (the vectors are trained against all of it). Eqs. (33)
+            and (34) take the mean square for the norm, whose slope is as steep near as far, so that a large
+            rate of `user_re` never comes to rest. The code's predictor is ``head = [32]``.
     """
 
     lambda_ir: float = 0.5
     lambda_re: float = 0.5
     warm_up: int = 0
-    estimators_rest: bool = False
     attributes: Sequence[str] = ()
     public_share: float = 0.2
     estimator_lr: float = 0.1
-    estimator_momentum: float = 0.9
-    estimator_clip: float = 5.0
-    estimator_every: int = 1
-    estimator_passes: int = 1
-    estimator_dropout: float = 0.0
     head: Sequence[int] = (64, 32)
     join: Literal["concatenate", "add"] = "concatenate"
     average_user: bool = False
     fp: Literal["public", "both"] = "public"
     ip: Literal["public", "own"] = "public"
-    distance: Literal["norm", "mean_square"] = "norm"
     reads: Literal["mean", "positives"] = "mean"
+    reference: bool = False
 
     def __post_init__(self) -> None:
         for name in ("lambda_ir", "lambda_re", "warm_up"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
-        for name, what in (("estimator_lr", "learning rate"), ("estimator_clip", "bound")):
-            if not 0 < getattr(self, name) < math.inf:
-                told = f"{getattr(self, name)} is no {what}"
-                raise BadInput(f"defence.{name}", told, "give a number above 0")
+        if not 0 < self.estimator_lr < math.inf:
+            what = f"{self.estimator_lr} is no learning rate"
+            raise BadInput("defence.estimator_lr", what, "give a number above 0")
         if not 0 < self.public_share <= 1:
             what = f"{self.public_share} is no share"
             raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
-        for name in ("estimator_every", "estimator_passes"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is too few", "give 1 or more")
-        for name in ("estimator_dropout", "estimator_momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                what = f"{getattr(self, name)} is no share"
-                raise BadInput(f"defence.{name}", what, "give a number from 0 up to below 1")
         if min(self.head, default=0) < 1:
             raise BadInput("defence.head", f"{list(self.head)} are no widths", "give numbers from 1 upwards")
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
         """How estimators step."""
-        every, times = self.estimator_every, self.estimator_passes
-        momentum, clip, after = (
-            self.estimator_momentum,
-            self.estimator_clip,
-            self.warm_up * self.estimators_rest,
-        )
-        return HelperSteps(self.estimator_lr, momentum, clip, every=every, after=after, times=times)
+        plain = HelperSteps(self.estimator_lr, MOMENTUM, CLIP)
+        return replace(plain, every=2, after=self.warm_up, times=3) if self.reference else plain
 
     @property
     def guards_from(self) -> int:
         return self.warm_up
 
     def attach(self, model: Recommender) -> Recommender:
-        split = Split(model, join=self.join, head=self.head, average=self.average_user)
+        join = "add" if self.reference else self.join
+        split = Split(model, join=join, head=self.head, average=self.average_user)
         estimators = Estimators(guarded(model, self.attributes), model.dim, split.scale_of("user_re"))
         return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
 
@@ -198,13 +179,13 @@ class PARD(Defence):
         loss = guessing(weights, "ir", both.ir, both.label, unused, drop=ir)  # Eq. (21)
         taught = public if self.fp == "public" else both
         loss = loss + guessing(weights, "fp", taught.re, taught.label, unused, drop=fp)  # Eq. (30)
-        taught = public if self.ip == "public" else own
-        return loss + distance(weights, taught.re, taught.label, self.distance)  # Eq. (34)
+        taught = own if self.reference or self.ip == "own" else public
+        return loss + distance(weights, taught.re, taught.label, squared=self.reference)  # Eq. (34)
 
     def _drop(self, device: Device, which: str) -> Callable[[Tensor], Tensor] | None:
         """What the last hidden layer of an estimator goes through while it learns; None for nothing."""
         keys = device.keys.fold("dropout").fold(which)
-        return partial(dropped, keys=keys, share=self.estimator_dropout) if self.estimator_dropout else None
+        return partial(dropped, keys=keys, share=DROPPED) if self.reference else None
 
     def _splitting(self, model: Recommender, weights: Params, device: Device) -> Tensor:
         """λ_ir of Eq. (16) and λ_re of Eqs. (29) and (33) ``[…]``, after the warm-up."""
@@ -217,13 +198,13 @@ class PARD(Defence):
             loss = loss - self.lambda_ir * self._told(weights, own, device, unused)
         if self.lambda_re:
             kept = guessing(weights, "fp", own.re, own.label, unused)  # Eq. (29)
-            kept = kept + distance(weights, own.re, own.label, self.distance)  # Eq. (33)
+            kept = kept + distance(weights, own.re, own.label, squared=self.reference)  # Eq. (33)
             loss = loss + self.lambda_re * kept
         return loss * (device.round >= self.warm_up)
 
     def _told(self, weights: Params, own: Seen, device: Device, unused: Tensor) -> Tensor:
         """``[…]`` the cross-entropy of guesses from what is uploaded; Eq. (16) is minus this."""
-        if self.reads == "mean":
+        if self.reads == "mean" and not self.reference:
             return guessing(weights, "ir", own.ir, own.label, unused)
         batch = device.batch
         x = torch.cat([pick(weights["user"], batch.user), pick(weights["item"], batch.item)], -1)

@@ -8,23 +8,19 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from veilrec.base.keys import Keys, below
-from veilrec.base.params import Params, Scope, part_of
-from veilrec.clients import Batch, Clients
-from veilrec.engine import private_rows
+from veilrec.base.rows import starts, within
+from veilrec.clients import Clients
 from veilrec.engine.workers import Workers
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import id_hashes
 from veilrec.metrics.ranking import METRICS, ranking
-from veilrec.model import Device, Recommender, bind, overrides
-from veilrec.protocol import Protocol, State
 
-__all__ = ["Evaluation", "Score", "Scored", "View", "candidates", "evaluate", "popularity", "scorer"]
+__all__ = ["Evaluation", "Score", "Scored", "candidates", "evaluate", "popularity"]
 
+BLOCK = 64  # users scored at a time: memory only, never results
 Score = Callable[[Tensor, Tensor | None], Tensor]  # clients [c] and items [c, seats, n] → [c, seats, n]
-View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,6 @@ class Evaluation:
         select: The validation metric by which a state is chosen.
         validation: Whether the event before the last is held out for that. Without, it is trained on, nothing
             is looked at before the end, and the last round is what is tested: choose `plan.rounds` elsewhere.
-        block: Users scored at a time: memory only, never results.
     """
 
     candidates: int = 0
@@ -45,7 +40,6 @@ class Evaluation:
     ks: tuple[int, ...] = (5, 10, 20)
     select: str = "ndcg@10"
     validation: bool = True
-    block: int = 64
 
     def __post_init__(self) -> None:
         for name in self.metrics:
@@ -107,7 +101,7 @@ def evaluate(
             tied = (scores[:, 1:] == scores[:, :1]).sum(1)
         found[:, clients.seats[cohort].reshape(-1)[tested]] = torch.stack([greater[tested], tied[tested]])
 
-    for _ in workers.map(judge, someone.split(max(1, evaluation.block // clients.n_seats))):
+    for _ in workers.map(judge, someone.split(max(1, BLOCK // clients.n_seats))):
         pass
     user = (found[0] >= 0).nonzero().squeeze(1).cpu()
     greater, tied = found.cpu()[:, user]
@@ -137,46 +131,6 @@ def _finite(scores: Tensor) -> Tensor:
     return scores
 
 
-def scorer(
-    model: Recommender,
-    protocol: Protocol,
-    state: State,
-    clients: Clients,
-    dtype: torch.dtype,
-    workers: Workers,
-    view: View | None = None,
-) -> Score:
-    """The scores that users are shown in a given state; with a view, by weights of each device's own."""
-    shared = {n: not view and model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
-    shared = {n: here for n, here in shared.items() if here or view or not model.parts[part_of(n)].helper}
-    needed = [n for n, here in shared.items() if not here]  # networks of a defence may be large: left alone
-
-    def score(cohort: Tensor, items: Tensor | None) -> Tensor:
-        keys = Keys.seed(0, cohort.device).fold("score").fold(clients.tags[cohort])  # the same at every look
-        sent = protocol.send(state, cohort, keys)
-        own = view(cohort) if view else private_rows.whole(model, state.devices, cohort, needed)
-        rows = torch.arange(clients.log.n_items, device=cohort.device)
-        batch = clients.batch(cohort, history=model.history, rows=rows, dtype=dtype)
-        params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
-        if overrides(model, Recommender, "cohort_scores") and not overrides(protocol, Protocol, "serve"):
-            return model.cohort_scores(params, batch, items)
-        number = torch.tensor([state.round, 0], device=cohort.device)
-        device = Device(batch, {**sent.all, **sent.each}, state.posts.values, keys, number[0], number[1])
-        axes = Device(
-            Batch(None, *[0] * 10),  # type: ignore[arg-type]
-            dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0),  # type: ignore[arg-type]
-            *(None, 0, None, None, None),  # type: ignore[arg-type]
-        )
-        mine, where = workers.own(model), {n: None if here else 0 for n, here in shared.items()}
-
-        def alone(params: Params, device: Device, items: Tensor | None) -> Tensor:
-            return bind(mine, params, protocol.serve, state, device, items)  # type: ignore[no-any-return]
-
-        return vmap(alone, in_dims=(where, axes, None if items is None else 0))(params, device, items)
-
-    return score
-
-
 def popularity(clients: Clients) -> Score:
     """The floor of every table: all users are shown what most users touched in training."""
     log = clients.log
@@ -203,13 +157,12 @@ def candidates(clients: Clients, n: int, split_seed: int = 0) -> Tensor:
         raise BadInput(
             "evaluation.candidates", f"{n} asked for, user {who} has {left} untouched items", "ask for fewer"
         )
-    first = count.cumsum(0) - count
     owner = torch.div(pair, log.n_items + 1, rounding_mode="floor")
-    gap = pair - (torch.arange(len(pair), device=pair.device) - first[owner])  # as in `clients.Events`
+    gap = pair - within(owner, count)  # as in `clients.Events`
     keys = Keys.seed(split_seed).fold("candidates").fold(id_hashes(log.user_ids))
     place = distinct(Keys(keys.value.to(pair.device)), free, n)  # [users, n] places among the untouched items
     offset = torch.arange(log.n_users, device=pair.device)[:, None] * (log.n_items + 1)
-    return place + torch.searchsorted(gap, offset + place, right=True) - first[:, None]
+    return place + torch.searchsorted(gap, offset + place, right=True) - starts(count)[:, None]
 
 
 def distinct(keys: Keys, high: Tensor, n: int) -> Tensor:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from veilrec.base.rows import starts
 from veilrec.clients import Clients
 from veilrec.interactions import Interactions
 
@@ -80,7 +81,7 @@ def _places(log: Interactions, rating: Tensor) -> dict[str, Tensor]:
     order = order[log.user[order].argsort(stable=True)]
     ranked = torch.cat([rating[order], rating.new_zeros(1)])  # one more, for users without events
     count = log.counts
-    start = count.cumsum(0) - count
+    start = starts(count)
     last, there = (start + count - 1).clamp(min=0), count > 0
     middle = (ranked[start + (count - 1).clamp(min=0) // 2] + ranked[start + count // 2]) / 2
     total = torch.zeros(log.n_users, dtype=torch.float64).index_add_(0, log.user, rating)

@@ -1,4 +1,4 @@
-"""Together: weights whose gradients are summed in one backward pass, where nobody reads them one by one.
+"""Fused: weights whose gradients are summed in one backward pass, where nobody reads them one by one.
 
 A model of which every device moves every weight would be copied as often as there are devices, and each copy
 would have a gradient of its own, only for the server to add them up. Where a round is one gradient of what is
@@ -9,17 +9,15 @@ the sum of the losses: equal to the sum of the copies' up to rounding, and as ch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from veilrec.base.params import Scope, part_of
 from veilrec.defence import Defence
+from veilrec.engine.local import Task
 from veilrec.model import Recommender, overrides
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema
 from veilrec.wire.uploads import Uploads
-
-if TYPE_CHECKING:
-    from veilrec.rounds import Federation
 
 __all__ = ["apart", "check", "read_by", "summed", "weights_of"]
 
@@ -27,12 +25,18 @@ READS = "reads"  # what a watch may say of itself: names of an upload that it lo
 STEPS = 16  # events for which a dense model's device counts in a chunk: its step costs the same for all
 
 
-def summed(federation: Federation, read: Collection[str] | None) -> frozenset[str]:
-    """The SHARED weights of which only the sum over devices is needed; `read` are looked at one by one."""
-    model, plan = federation.model, federation.plan
-    once = plan.epochs == 1 and max(federation.clients.sizes, default=0) <= plan.batch
-    sums = federation.protocol.sums() and federation.protocol.packs_as_is
-    if read is None or not (model.dense and once and sums and lets(federation.defence)):
+def summed(task: Task, sizes: Iterable[int], read: Collection[str] | None) -> frozenset[str]:
+    """The SHARED weights of which only the sum over devices is needed; `read` are looked at one by one.
+
+    Args:
+        task: What devices are asked to do.
+        sizes: Events of each device.
+        read: The weights that watches look at; None for all.
+    """
+    model, plan = task.model, task.plan
+    once = plan.epochs == 1 and max(sizes, default=0) <= plan.batch
+    sums = task.protocol.accepts_sums and task.protocol.packs_as_is
+    if read is None or not (model.dense and once and sums and lets(task.defence)):
         return frozenset()
     return frozenset(n for n in model.names(Scope.SHARED) if n not in read and _plain(model, n))
 
@@ -69,7 +73,7 @@ def apart(model: Recommender, together: Collection[str]) -> int:
 def check(uploads: Uploads, schema: Schema) -> None:
     """Refuse uploads that are not what the schema says, those that came as a sum included."""
     each = {name: spec for name, spec in schema.items() if name not in uploads.sums}
-    codec.check(uploads.message, each, lead=(len(uploads.cohort),))
+    codec.check(uploads.values, each, lead=(len(uploads.cohort),))
     codec.check({**uploads.sums}, {name: schema[name] for name in uploads.sums})
 
 

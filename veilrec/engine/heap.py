@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.params import KEPT, ROW, Params
+from veilrec.base.rows import along, ragged, starts
 
 __all__ = ["COUNT", "Heap", "flattened", "padded"]
 
@@ -57,7 +58,7 @@ class Heap:
         if not self.values:
             return {}
         total = int(self.count.sum())
-        if self.end != total or not torch.equal(self.start, _starts(self.count)):
+        if self.end != total or not torch.equal(self.start, starts(self.count)):
             self._move(total)
         return {name: value[:total] for name, value in self.values.items()} | {COUNT: self.count[:slots]}
 
@@ -66,7 +67,7 @@ class Heap:
         device = self.start.device
         moved = {name: value.to(device) for name, value in packed.items()}
         self.count = moved.pop(COUNT, torch.zeros(0, dtype=torch.int64, device=device))
-        self.start, self.room = _starts(self.count), self.count.clone()
+        self.start, self.room = starts(self.count), self.count.clone()
         self.end, self.values = int(self.count.sum()), moved
 
     def _make_room(self, slot: Tensor, count: Tensor, like: Params) -> None:
@@ -87,26 +88,25 @@ class Heap:
         if self.end + total > len(self.values[ROW]):
             live = int(self.count.sum()) + total
             self._move(live + live // 2)
-        self.start[moving], self.room[moving] = self.end + _starts(needed), needed
+        self.start[moving], self.room[moving] = self.end + starts(needed), needed
         self.count[slot] = count
         self.end += total
 
     def _move(self, size: int) -> None:
         """All that is in use, in the order of the slots, to the front of tensors of a new size."""
-        owner = torch.repeat_interleave(torch.arange(len(self.count), device=self.start.device), self.count)
-        start = _starts(self.count)
-        index = torch.arange(len(owner), device=owner.device) - start[owner] + self.start[owner]
+        owner, place = ragged(self.count)
+        index = place + self.start[owner]
         for name, value in self.values.items():
             wider = value.new_empty(size, *value.shape[1:])
             torch.index_select(value, 0, index, out=wider[: len(index)])
             self.values[name] = wider
-        self.start, self.room, self.end = start, self.count.clone(), len(index)
+        self.start, self.room, self.end = starts(self.count), self.count.clone(), len(index)
 
 
 def padded(count: Tensor, flat: Params) -> Params:
     """Rows one after another ``[rows, …]``, so many of each device ``[c]``, to ``[c, r, …]``."""
     place, there = _places(count)
-    index = torch.where(there, _starts(count)[:, None] + place, 0).reshape(-1)
+    index = torch.where(there, starts(count)[:, None] + place, 0).reshape(-1)
     return {name: _wide(name, value.index_select(0, index), there) for name, value in flat.items()}
 
 
@@ -122,13 +122,7 @@ def _places(count: Tensor) -> tuple[Tensor, Tensor]:
     return place, place < count[:, None]
 
 
-def _starts(count: Tensor) -> Tensor:
-    """``[c]`` where each device's rows begin when they lie one after another."""
-    return count.cumsum(0) - count
-
-
 def _wide(name: str, value: Tensor, there: Tensor) -> Tensor:
     """``[c · r, …]`` to ``[c, r, …]``, with -1 for a row that is none and zeros for its values."""
     wide = value.reshape(*there.shape, *value.shape[1:])
-    blank = ~there.reshape(*there.shape, *(1 for _ in value.shape[1:]))
-    return wide.masked_fill_(blank, -1 if name == ROW else 0)
+    return wide.masked_fill_(~along(there, wide), -1 if name == ROW else 0)

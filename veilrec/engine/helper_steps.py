@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from veilrec.base.params import Params
+from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
 from veilrec.defence import Defence
 from veilrec.model import Device
@@ -30,7 +31,7 @@ def help_along(
     What is `read` of helpers are views of `params`: each pass finds them as the one before has left them. The
     first one draws from the device's keys as they are, the others from keys of their own.
     """
-    helpers, number = task.defence.helpers, situation.round
+    helpers, number = task.defence.helpers, situation.sent.round
     rests = number < helpers.after or number % helpers.every
     if rests or not task.helpers or not task.defence.acts("helper_loss"):
         return
@@ -63,4 +64,4 @@ def _clipped(slopes: Params, bound: float) -> Params:
     if not bool((norm > bound).any()):
         return slopes
     factor = (bound / norm.clamp(min=1e-12)).clamp(max=1.0)
-    return {n: s * factor.reshape(-1, *(1 for _ in s.shape[1:])) for n, s in slopes.items()}
+    return {n: s * along(factor, s) for n, s in slopes.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,15 +16,18 @@ from torch.func import vmap
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Part, Scope, part_of
+from veilrec.base.plan import Plan
+from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
+from veilrec.clients import Batch
 from veilrec.defence import Defence
 from veilrec.engine.helper_steps import help_along, helper_stepper
-from veilrec.examples import Portion
+from veilrec.examples import Examples
 from veilrec.model import ONE, Device, Recommender, bind, mapped, overrides
-from veilrec.protocol import Protocol
-from veilrec.wire.uploads import Posts, Sent, Uploads
+from veilrec.protocol import Protocol, Trained
+from veilrec.wire.uploads import Letter, Posts, Uploads
 
-__all__ = ["Task", "Trained", "train", "upload", "willing"]
+__all__ = ["Situation", "Task", "train", "upload", "willing"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,14 @@ class Task:
     model: Recommender
     protocol: Protocol
     defence: Defence
-    stepper: Stepper
-    epochs: int
-    batch: int
+    plan: Plan
     trains: Container[str] | None = None  # parts that may move; None for all
     together: Collection[str] = ()  # weights whose gradients are summed over devices: see `together`
+
+    @cached_property
+    def stepper(self) -> Stepper:
+        """How the recommender's weights step."""
+        return self.plan.stepper
 
     @cached_property
     def names(self) -> dict[str, Part]:
@@ -71,24 +76,23 @@ class Task:
 
     def held_still(self, name: str) -> bool:
         """Whether a device only measures the gradient of this weight."""
-        return self.protocol.still() and self.names[name].scope is Scope.SHARED
+        return self.protocol.sends_gradients and self.names[name].scope is Scope.SHARED
 
 
 @dataclass(frozen=True)
 class Situation:
     """What a chunk of devices knows when a round begins, beside its own examples."""
 
-    sent: Sent
-    posts: Params
+    sent: Letter
     keys: Keys  # [c] each client's own, for this round
-    round: int
 
-    def device(self, portion: Portion, batch: Any, keys: Keys, step: int, share: Tensor = ONE) -> Device:
+    def device(self, batch: Batch, keys: Keys, step: int, share: Tensor = ONE) -> Device:
         """The devices at one step; batch, keys and `share` may be those of a prefix of the clients."""
         active = len(keys.value)
         each = {name: value[:active] for name, value in self.sent.each.items()}
-        number = torch.tensor([self.round, step], device=keys.value.device)
-        return Device(batch, {**self.sent.all, **each}, self.posts, keys, number[0], number[1], share)
+        number = torch.tensor([self.sent.round, step], device=keys.value.device)
+        sent = {**self.sent.all, **each}
+        return Device(batch, sent, self.sent.posts, keys, number[0], number[1], share)
 
     def axes(self, device: Device) -> Device:
         """Where the client axis is, for `vmap`."""
@@ -96,17 +100,7 @@ class Situation:
         return Device(0, sent, None, 0, None, None, 0 if device.share.dim() else None)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """Devices after their local training, client axis first; item tables are local ones."""
-
-    params: Params
-    gradient: Params  # of what was held still: the mean over the examples
-    optimiser: Params
-    loss: Tensor  # [c] mean over the examples
-
-
-def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Trained:
+def train(task: Task, portion: Examples, situation: Situation, own: Params) -> Trained:
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
     params, moving = _weights(task, portion, situation.sent, own), task.moving
     alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
@@ -118,18 +112,19 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
     loss = torch.zeros_like(examples)
-    paces = [-(-n // task.batch) for n in portion.sizes]  # steps a pass
+    paces = portion.paces(task.plan.batch)  # steps a pass
     pace = torch.tensor(paces, device=examples.device)
     # Where a device measures a gradient in one step, that step is all of it.
-    parted = task.protocol.still() and task.epochs * max(paces) > 1
+    epochs, narrow = task.plan.epochs, task.narrow()
+    parted = task.protocol.sends_gradients and epochs * max(paces) > 1
     step = 0
-    for epoch in range(task.epochs):
-        for number, (batch, place) in enumerate(portion.steps(epoch, task.batch, narrow=task.narrow())):
+    for epoch in range(epochs):
+        for number, (batch, place) in enumerate(portion.steps(epoch, task.plan.batch, narrow=narrow)):
             active = len(batch.weight)
             # By each device's own count: what it draws must not hang on how long others are at work.
             keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
-            share = batch.weight.sum(1) / (examples[:active] * task.epochs)
-            device = situation.device(portion, batch, keys, step, share if parted else ONE)
+            share = batch.weight.sum(1) / (examples[:active] * epochs)
+            device = situation.device(batch, keys, step, share if parted else ONE)
             places = {} if place is None else dict.fromkeys(task.tables, place)
             read = _read(params, places, active, task.together)
             help_along(task, read, params, state, device, situation)
@@ -143,16 +138,16 @@ def train(task: Task, portion: Portion, situation: Situation, own: Params) -> Tr
             step += 1
         if task.defence.acts("after_epoch"):
             keys = situation.keys.fold("after").fold(epoch)
-            device = situation.device(portion, portion.known, keys, step)
+            device = situation.device(portion.known, keys, step)
             change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes(device)))
             changed = change({n: w.detach() for n, w in params.items()}, device)
             params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in changed.items()}
     return Trained(params, gradient, state, loss)
 
 
-def upload(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Uploads:
+def upload(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Uploads:
     """What the trained devices send: packed by the protocol, changed by the defence."""
-    device = situation.device(portion, portion.known, situation.keys.fold("upload"), 0)
+    device = situation.device(portion.known, situation.keys.fold("upload"), 0)
     axes = situation.axes(device)
 
     def pack(device: Device, params: Params, gradient: Params) -> Message:
@@ -164,11 +159,12 @@ def upload(task: Task, portion: Portion, situation: Situation, trained: Trained)
         values = task.defence.on_uploads(values, device, axes)
     sums: Params = {name: values.pop(name) for name in task.together}  # type: ignore[misc]
     sizes = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
-    examples = sizes if task.protocol.counts() else None
+    if task.protocol.needs_examples:
+        values["examples"] = sizes
     posts = Posts.none(trained.loss.device)
     if task.defence.acts("publish"):
         posts = _posts(task, portion, situation, trained)
-    return Uploads(portion.cohort, values, examples, posts, trained.loss, sums)
+    return Uploads(portion.cohort, values, posts, trained.loss, sums)
 
 
 def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]) -> Tensor:
@@ -183,11 +179,11 @@ def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]
     return torch.stack([consents[name] for name in asked]).all(0)
 
 
-def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained) -> Posts:
+def _posts(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Posts:
     """What the willing users of a chunk post; of labels they see only those they share."""
     known = portion.known
     shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
-    device = situation.device(portion, known._replace(attributes=shared), situation.keys.fold("publish"), 0)
+    device = situation.device(known._replace(attributes=shared), situation.keys.fold("publish"), 0)
 
     def post(params: Params, device: Device) -> Params:
         return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]
@@ -201,7 +197,7 @@ def _posts(task: Task, portion: Portion, situation: Situation, trained: Trained)
     return Posts(owner, {name: value[client, seat] for name, value in values.items()})
 
 
-def _weights(task: Task, portion: Portion, sent: Sent, own: Params) -> Params:
+def _weights(task: Task, portion: Examples, sent: Letter, own: Params) -> Params:
     """The stack of weights: what was sent (of item tables the touched rows) and what devices hold.
 
     What all were sent alike is one tensor behind a stack of views until the first step.
@@ -227,8 +223,7 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
     for name, weight in params.items():
         some = (weight if name in together else weight[:active]).detach()
         if name in places:
-            index = places[name].reshape(*places[name].shape, *(1 for _ in weight.shape[2:]))
-            some = some.gather(1, index.expand(*places[name].shape, *weight.shape[2:]))
+            some = some.gather(1, along(places[name], weight).expand(*places[name].shape, *weight.shape[2:]))
         read[name] = some
     return read
 
@@ -242,10 +237,10 @@ def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, ta
         if task.names[name].adds:
             gradient[name][: len(slope)] += slope
             continue
-        part = slope * share.reshape(-1, *(1 for _ in slope.shape[1:]))
+        part = slope * along(share, slope)
         if name in places:
-            index = places[name].reshape(*places[name].shape, *(1 for _ in slope.shape[2:]))
-            gradient[name][: len(slope)].scatter_add_(1, index.expand_as(part), part)
+            index = along(places[name], part).expand_as(part)
+            gradient[name][: len(slope)].scatter_add_(1, index, part)
         else:
             gradient[name][: len(slope)] += part
 

@@ -1,9 +1,10 @@
-"""Keepsakes: what a device keeps of item tables of its own, as the local tables of a round, and back.
+"""Private rows: what a device keeps of item tables of its own, as the local tables of a round, and back.
 
-Such a table begins with zeros, and a device keeps the rows that it ever touched, with the optimiser's state
-for them: memory grows with what was touched, never with all devices times all items. All tables of a device
-keep the same rows. In a round they are local tables beside the shared ones, row for row, and zero where a row
-is new; then what was trained is put among what was kept.
+Such a table begins with zeros, or with draws from the device's keys where its part says so. A device keeps
+the rows that it ever touched, with the optimiser's state for them: memory grows with what was touched, never
+with all devices times all items. All tables of a device keep the same rows. In a round they are local tables
+beside the shared ones, row for row, and as they began where a row is new; then what was trained is put among
+what was kept.
 
 Momentum and Adam are lazy: a row that is not in the local table of a round stands still, and so do its
 moments. The count of steps is the device's, one for all rows of a table.
@@ -18,21 +19,22 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, ROW, Params, Scope, part_of
-from veilrec.base.rows import filled
+from veilrec.base.rows import along, filled
 from veilrec.engine.store import Store
 from veilrec.errors import BadInput
-from veilrec.examples import Portion
+from veilrec.examples import Examples
 from veilrec.model import Recommender, overrides
 
 __all__ = [
     "check",
-    "closed",
     "empty",
     "find",
+    "load",
     "names_of",
-    "opened",
     "put_away",
+    "save",
     "size",
     "union",
     "whole",
@@ -80,26 +82,30 @@ def _by_row(name: str, value: Tensor, tables: Collection[str]) -> bool:
     return name.rpartition("/")[2] in tables and value.dim() > 1
 
 
-def opened(model: Recommender, portion: Portion, kept: Params) -> tuple[Portion, Params]:
+def load(model: Recommender, examples: Examples, kept: Params, first: Keys) -> tuple[Examples, Params]:
     """What devices keep, with the local tables of a round in the place of rows: name → ``[c, l, …]``.
 
-    The portion comes back with what the model recalls of the rows that stay behind.
+    Rows that are new begin by the keys in `first`. The examples come back with what the model recalls of the
+    rows that stay behind.
     """
     if ROW not in kept:
-        return portion, kept
-    rows, row = portion.known.rows, kept[ROW]
+        return examples, kept
+    rows, row = examples.known.rows, kept[ROW]
     place = find(row, rows)
     own = {n.removeprefix(KEPT): _taken(v, place) if n.startswith(KEPT) else v for n, v in kept.items()}
     own.pop(ROW.removeprefix(KEPT))
+    for name in _keyed(model):
+        fresh = model.initial_rows(name, first.fold(name), rows).to(own[name].dtype)
+        own[name] = torch.where(along((place < 0) & (rows >= 0), fresh), fresh, own[name])
     if overrides(model, Recommender, "recall"):
         behind = torch.where(find(rows, row) < 0, row, -1)
         values = {name: kept[KEPT + name] for name in names_of(model)}
         rest = vmap(model.recall)(behind, values)
-        portion = replace(portion, known=portion.known._replace(rest=rest))
-    return portion, own
+        examples = replace(examples, known=examples.known._replace(rest=rest))
+    return examples, own
 
 
-def closed(kept: Params, rows: Tensor, trained: Params) -> Params:
+def save(kept: Params, rows: Tensor, trained: Params) -> Params:
     """What devices keep after a round: ``rows [c, l]`` of their local tables go among those kept before."""
     after = {name: trained[name].detach() for name in kept if not name.startswith(KEPT)}
     if ROW not in kept:
@@ -116,19 +122,28 @@ def closed(kept: Params, rows: Tensor, trained: Params) -> Params:
     return {name: after[name] for name in kept}
 
 
-def whole(model: Recommender, devices: Store, cohort: Tensor, names: Iterable[str]) -> Params:
+def whole(model: Recommender, devices: Store, cohort: Tensor, names: Iterable[str], first: Keys) -> Params:
     """Weights that some devices hold, ``[c, …]``, their own item tables whole: for few devices at a time."""
     own, tables = list(names), names_of(model)
     rows = [name for name in own if name in tables]
     found = devices.get(cohort, [KEPT + n if n in rows else n for n in own] + [ROW] * bool(rows))
-    lengths = {name: len(model.get_parameter(name)) for name in rows}
-    return {n: widened(found, n, lengths[n]) if n in rows else found[n] for n in own}
+    return {n: widened(model, found, n, first) if n in rows else found[n] for n in own}
 
 
-def widened(kept: Params, name: str, length: int) -> Tensor:
-    """``[c, length, …]`` a device's own table with every row, zero where it keeps none."""
-    value = kept[KEPT + name]
-    return filled(value.new_zeros(len(value), length, *value.shape[2:]), kept[ROW], value)
+def widened(model: Recommender, kept: Params, name: str, first: Keys) -> Tensor:
+    """``[c, length, …]`` a device's own table with every row, as it begins where the device keeps none."""
+    value, length = kept[KEPT + name], len(model.get_parameter(name))
+    if name in _keyed(model):
+        every = torch.arange(length, device=value.device).expand(len(value), -1)
+        base = model.initial_rows(name, first.fold(name), every).to(value.dtype)
+    else:
+        base = value.new_zeros(len(value), length, *value.shape[2:])
+    return filled(base, kept[ROW], value)
+
+
+def _keyed(model: Recommender) -> list[str]:
+    """The devices' own item tables whose rows do not begin with zeros."""
+    return [name for name in names_of(model) if model.parts[part_of(name)].keyed_rows]
 
 
 def find(rows: Tensor, wanted: Tensor) -> Tensor:

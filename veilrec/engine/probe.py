@@ -6,7 +6,6 @@ Nothing is aggregated and no device keeps what it learned; neither the byte coun
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,9 +15,8 @@ from torch.func import vmap
 from veilrec.attack import Granted, Public, Seen
 from veilrec.base.params import Scope, part_of
 from veilrec.clients import Batch
-from veilrec.engine import private_rows, serving
-from veilrec.engine.fused import summed, weights_of
-from veilrec.engine.workers import workers
+from veilrec.engine import serving
+from veilrec.engine.fused import weights_of
 from veilrec.model import Recommender, bind
 from veilrec.protocol import State
 from veilrec.rounds import Federation
@@ -37,22 +35,22 @@ def probe(
 
     With `parts`, only these need be in it; with `again`, it is another one from the same state.
     """
-    keys = federation.keys.fold("probe")
-    apart = replace(federation, keys=keys.fold(again) if again else keys)
-    together = summed(apart, weights_of(federation.model, parts))
-    with workers(federation.plan.workers) as pool:
-        for sent, uploads, _ in apart.work(pool, state, apart.able, None, together):
-            yield Exchange(state.round + 1, sent, uploads)
+    fleet, able = federation.fleet, federation.able
+    keys, letter = fleet.keys.fold("probe"), federation.letter(state, federation.fleet.roster.able)
+    schema, read = fleet.schema(letter), weights_of(fleet.model, parts)
+    with fleet.working() as pool:
+        for chunk, answer in fleet.work(pool, letter, able, keys.fold(again) if again else keys, read=read):
+            yield Exchange(state.round + 1, chunk.letter, answer.uploads, schema)
 
 
 def public(federation: Federation) -> Public:
     """What everybody knows of a federation."""
     plan, protocol, model = federation.plan, federation.protocol, federation.model
-    plain = plan.optimiser == "sgd" and not protocol.still()
+    plain = plan.optimiser == "sgd" and not protocol.sends_gradients
     return Public(
         model=model,
-        schema=protocol.schema(model, plan.dtype),
-        gradients=protocol.still(),
+        schema=federation.fleet.schema(),
+        gradients=protocol.sends_gradients,
         rate=None if not plain or isinstance(plan.lr, Mapping) else plan.lr,
         seats=federation.clients.seats.cpu(),
         n_users=federation.clients.log.n_users,
@@ -95,7 +93,7 @@ def withheld(federation: Federation, state: State) -> Tensor:
     names, clients = public(federation).withheld, federation.clients
     users, rows = [], []
     for cohort in _cohorts(federation) if names else ():
-        own, seats = state.devices.get(cohort, names), clients.seats[cohort].cpu()
+        own, seats = federation.fleet.devices.get(cohort, names), clients.seats[cohort].cpu()
         users.append(seats[seats >= 0])
         rows.append(torch.cat([own[name].reshape(*seats.shape, -1).cpu() for name in names], 2)[seats >= 0])
     found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
@@ -112,7 +110,7 @@ def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     order, found = [], []
     for some in client.unique().split(max(1, BLOCK // clients.n_seats)):  # a silo's users share its tables
         mine = torch.isin(client, some).nonzero().squeeze(1)
-        own = private_rows.whole(federation.model, state.devices, some.to(where), names)
+        own = federation.fleet.whole(some.to(where), names)
         at = torch.searchsorted(some, client[mine])
         picked = [table[at, :, seat[mine]] if table.dim() == 4 else table[at] for table in own.values()]
         order.append(mine)
@@ -124,25 +122,23 @@ def _cohorts(federation: Federation) -> Iterator[Tensor]:
     """All clients, as many at a time as are computed at once."""
     everyone = torch.arange(len(federation.clients), device=federation.clients.seats.device)
     block = max(1, BLOCK // federation.clients.n_seats)
-    yield from everyone.split(min(block, serving.at_once(federation) or block))
+    yield from everyone.split(min(block, serving.at_once(federation.fleet) or block))
 
 
 def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
     """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
-    model, clients = federation.model, federation.clients
-    sent = federation.protocol.send(state, cohort, federation.keys)
-    rows = torch.arange(clients.log.n_items, device=cohort.device)
-    batch = clients.batch(cohort, history=model.history, rows=rows, dtype=federation.plan.dtype)
+    fleet, model = federation.fleet, federation.model
+    sent, batch = federation.letter(state, cohort), fleet.everything(cohort)
     parts = {n: model.parts[part_of(n)] for n in model.names()}
     shared = {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
-    own = private_rows.whole(model, state.devices, cohort, [n for n, here in shared.items() if not here])
+    own = fleet.whole(cohort, [n for n, here in shared.items() if not here])
     params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
 
     def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:
         return bind(model, params, _stands_for, batch)  # type: ignore[no-any-return]
 
     axes = {name: None if here else 0 for name, here in shared.items()}
-    return vmap(alone, in_dims=(axes, Batch(None, *[0] * 10)))(params, batch)  # type: ignore[arg-type]
+    return vmap(alone, in_dims=(axes, Batch.axes(rows=None)))(params, batch)
 
 
 def _stands_for(model: Recommender, batch: Batch) -> Tensor:

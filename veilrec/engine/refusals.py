@@ -11,7 +11,7 @@ from veilrec.defence import Defence
 from veilrec.engine import private_rows
 from veilrec.engine.evaluation import Evaluation
 from veilrec.errors import BadInput, nearest
-from veilrec.model import Recommender
+from veilrec.model import Recommender, overrides
 from veilrec.protocol import Protocol
 
 __all__ = ["refuse"]
@@ -26,14 +26,32 @@ def refuse(
         BadInput: Where there is one.
     """
     private_rows.check(model)
+    _check_parts(model, protocol, plan)
+    _check_sums(protocol, defence, plan)
+    _check_rounds(clients, defence, plan)
+    _check_looks(defence, plan, judge)
+    _check_data(clients, plan)
+
+
+def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
+    """Parts that nobody would step, or that are stepped on the wrong side."""
     for name, part in model.parts.items():
-        if (part.helper or model.personal) and part.scope is Scope.SHARED and protocol.still():
+        if (part.helper or model.personal) and part.scope is Scope.SHARED and protocol.sends_gradients:
             raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
         if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
             raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
-    if 0 < defence.guards_from >= plan.rounds:
-        what = f"of {plan.rounds} rounds none is left that it guards after {defence.guards_from}"
+
+
+def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:
+    """Whether any round is left that the defence guards."""
+    last = plan.last(max(1, sum(n > 0 for n in clients.sizes)))
+    if 0 < defence.guards_from >= last:
+        what = f"of {last} rounds none is left that it guards after {defence.guards_from}"
         raise BadInput("defence", what, "let it begin earlier, or give more plan.rounds")
+
+
+def _check_looks(defence: Defence, plan: Plan, judge: Evaluation) -> None:
+    """Whether what is waited for is ever looked at."""
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
     if lacking := [name for name in defence.watches if name not in measured]:
         raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
@@ -41,6 +59,10 @@ def refuse(
         who = "plan.patience" if plan.patience else "defence.target"
         what = "it waits for looks at validation items, and evaluation.validation is off"
         raise BadInput(who, what, "switch that on, or leave this out")
+
+
+def _check_data(clients: Clients, plan: Plan) -> None:
+    """Whether there is anything to train on, and anything untouched beside it."""
     if not any(clients.sizes):
         raise BadInput("data", "no user has an event left to train on", "give users at least three events")
     counts = clients.log.counts
@@ -48,3 +70,16 @@ def refuse(
         who = clients.log.user_ids[int(counts.argmax())]
         what = f"user {who} has touched every item"
         raise BadInput("plan.negatives", what, "drop that user or set it to 0")
+
+
+def _check_sums(protocol: Protocol, defence: Defence, plan: Plan) -> None:
+    """What may leave the devices' side as a sum, and what may act on work that is no local training."""
+    if plan.forwards != "each" and not protocol.partial_is_sum:
+        what = f"uploads of {type(protocol).__name__} are no numbers that add up"
+        raise BadInput("plan.forwards", what, 'set it to "each"')
+    if not overrides(protocol, Protocol, "learn"):
+        return
+    for hook in ("helper_loss", "penalty", "after_epoch"):
+        if defence.acts(hook):
+            what = f"acts on local training, and devices of {type(protocol).__name__} do not train"
+            raise BadInput("defence", what, "choose one that acts on uploads, or leave it out")

@@ -2,38 +2,44 @@
 
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
 Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
-pass depends on the state and the keys alone, so that validation, test and recommendations agree.
+pass depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
+protocol makes queries, devices ask, and the server scores.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
-from veilrec.base.params import Params
+from veilrec.base.keys import Keys
+from veilrec.base.params import Params, Scope, part_of
 from veilrec.base.rows import filled
-from veilrec.engine import evaluation, local, private_rows
-from veilrec.engine.evaluation import Score, View
+from veilrec.clients import Batch
+from veilrec.engine import private_rows
+from veilrec.engine.evaluation import Score
+from veilrec.engine.respond import Chunk, drawn, learned
 from veilrec.engine.workers import Workers
-from veilrec.examples import Portion
-from veilrec.protocol import State
+from veilrec.model import Device, Recommender, bind, overrides
+from veilrec.protocol import Counterpart, Protocol
+from veilrec.wire import codec
+from veilrec.wire.uploads import Letter
 
 if TYPE_CHECKING:
-    from veilrec.rounds import Federation
+    from veilrec.engine.fleet import InProcess
 
-__all__ = ["scorer"]
+__all__ = ["at_once", "scorer"]
 
 HELD = 1 << 24  # values of whole item tables held at once, where each client has its own
+View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
 
 
-def scorer(federation: Federation, state: State, pool: Workers) -> Score:
+def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     """Clients ``[c]`` and items ``[c, seats, n]`` (None for all) to scores ``[c, seats, n]``."""
-    fed, personal = federation, federation.model.personal
-    view = _view(fed, state, pool) if personal else None
-    score = evaluation.scorer(fed.model, fed.protocol, state, fed.clients, fed.plan.dtype, pool, view)
-    few = at_once(fed)
+    score, few = _scorer(fleet, server, pool), at_once(fleet)
 
     def some_at_a_time(cohort: Tensor, items: Tensor | None) -> Tensor:
         parts = cohort.split(few)
@@ -43,37 +49,76 @@ def scorer(federation: Federation, state: State, pool: Workers) -> Score:
     return some_at_a_time if few else score
 
 
-def at_once(federation: Federation) -> int:
+def at_once(fleet: InProcess) -> int:
     """How many clients' whole item tables are held at once; 0 where no client has a table of its own."""
-    model = federation.model
-    own = federation.task().tables if model.personal else private_rows.names_of(model)
+    model = fleet.model
+    own = fleet.task().tables if model.personal else private_rows.names_of(model)
     each = sum(model.get_parameter(name).numel() for name in own)
     return max(1, HELD // each) if each else 0
 
 
-def _view(federation: Federation, state: State, pool: Workers) -> View:
+def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
+    """The scores of few enough clients, by what they were sent or by weights of each device's own."""
+    model, protocol = fleet.model, fleet.protocol
+    view = _view(fleet, server, pool) if model.personal else None
+    shared = {n: not view and model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
+    shared = {n: here for n, here in shared.items() if here or view or not model.parts[part_of(n)].helper}
+    needed = [n for n, here in shared.items() if not here]  # networks of a defence may be large: left alone
+    asks = overrides(protocol, Protocol, "query")
+
+    def score(cohort: Tensor, items: Tensor | None) -> Tensor:
+        sent = server.send(cohort)
+        own = view(cohort) if view else fleet.whole(cohort, needed)
+        params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+        batch = fleet.everything(cohort)
+        if overrides(model, Recommender, "cohort_scores") and not asks:
+            return model.cohort_scores(params, batch, items)
+        device, axes = _device(fleet, batch, sent, cohort)
+        mine, where = pool.own(model), {n: None if here else 0 for n, here in shared.items()}
+        if asks:
+            ask = vmap(lambda p, d: bind(mine, p, protocol.query, d), in_dims=(where, axes))
+            query = ask(params, device)
+            codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
+            return server.scores(query, items)
+
+        def alone(params: Params, batch: Batch, items: Tensor | None) -> Tensor:
+            return bind(mine, params, type(mine).scores, batch, items)  # type: ignore[no-any-return]
+
+        each = (where, Batch.axes(rows=None), None if items is None else 0)
+        return vmap(alone, in_dims=each)(params, batch, items)
+
+    return score
+
+
+def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tuple[Device, Device]:
+    """Devices that want scores, and where they have the client axis; they draw the same at every look."""
+    keys = Keys.seed(0, cohort.device).fold("score").fold(fleet.clients.tags[cohort])
+    number = torch.tensor([sent.round, 0], device=cohort.device)
+    device = Device(batch, {**sent.all, **sent.each}, sent.posts, keys, number[0], number[1])
+    each = dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0)
+    axes = Device(Batch.axes(rows=None), each, None, 0, None, None, None)  # type: ignore[arg-type]
+    return device, axes
+
+
+def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
     """Some clients ``[c]`` to all their weights after one more local pass, client axis first."""
-    clients, plan = federation.clients, federation.plan
-    apart = federation.keys.fold("personal").fold(state.round)
+    apart = fleet.keys.fold("personal")
 
     def train(cohort: Tensor) -> Params:
-        sizes = torch.tensor([clients.sizes[k] for k in cohort.tolist()], device=cohort.device)
-        order = sizes.argsort(descending=True, stable=True)  # the largest first, as a portion wants it
-        chunk, back = cohort[order], order.argsort()
-        keys = apart.fold(clients.tags[chunk])
-        settings = {"epochs": plan.epochs, "negatives": plan.negatives, "history": federation.model.history}
-        portion = Portion.draw(clients, chunk, keys, **settings, dtype=plan.dtype)
-        sent, kept = federation.protocol.send(state, chunk, federation.keys), state.devices.get(chunk)
-        portion, own = private_rows.opened(federation.model, portion, kept)
-        task = federation.task(pool.own(federation.model))
-        situation = local.Situation(sent, state.posts.values, keys, state.round)
-        trained = local.train(task, portion, situation, own).params
+        sizes = torch.tensor([fleet.clients.sizes[k] for k in cohort.tolist()], device=cohort.device)
+        order = sizes.argsort(descending=True, stable=True)  # the largest first, as examples want it
+        some, back = cohort[order], order.argsort()
+        sent, kept = server.send(some), fleet.devices.get(some)
+        keys, first = apart.fold(sent.round).fold(fleet.clients.tags[some]), fleet.first_keys(some)
+        task, chunk = fleet.task(pool.own(fleet.model)), Chunk(fleet.clients, some, sent, kept, keys, first)
+        examples, learnt = learned(task, chunk, drawn(task, chunk))
+        trained = learnt.params
         for name in task.tables:
             if name in sent.all:
-                base = sent.all[name].expand(len(chunk), *sent.all[name].shape)
+                base = sent.all[name].expand(len(some), *sent.all[name].shape)
             else:
-                base = private_rows.widened(kept, name, len(federation.model.get_parameter(name)))
-            trained[name] = filled(base, portion.known.rows, trained[name])
+                base = private_rows.widened(fleet.model, kept, name, first)
+            trained[name] = filled(base, examples.known.rows, trained[name])
         return {name: weight.detach()[back] for name, weight in trained.items()}
 
     return train

@@ -26,6 +26,7 @@ TENTH = replace(BARE, known=0.1, repeats=5)
 LEVELLED = replace(BARE, known=0.1, stratified=True, balanced=True)
 # Its authors give the whole update to the net; 4,096 columns a weight are as close as memory allows.
 APM = AttributeInference("updates", classifiers=("mlp-apm",), columns=4096)
+COMPONENTS = ("item", "user", "mlp1", "mlp2")  # of its model; those that are not uploaded are left out
 
 # Eq. 7: user vector ⊕ mean vector of the granted items; 20 % known, one split, best test epoch of 150.
 PARD = AttributeInference("parameters", classifiers=("mlp-pard",))
@@ -70,6 +71,13 @@ PRESETS = {
     ),
     # Not in the paper: whoever knows the layout of the features reads an attribute off the update of E_U.
     "apm-columns": Audit("apm-columns", TENTH, {"ColumnNorms": ColumnNorms()}),
+    # The order of its noise, measured: what each component of its model gives away alone.
+    "apm-components": Audit(
+        "apm-components",
+        Threat(by_part=False, membership=False),
+        {part: AttributeInference("updates", (part,), ("logistic", "mlp-apm"), 1024) for part in COMPONENTS},
+        picks=True,
+    ),
     # §2.2: user vectors, 80 % shadow users; XGBoost and a three-layer perceptron.
     "aegis": Audit(
         "aegis",

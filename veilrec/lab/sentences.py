@@ -1,4 +1,4 @@
-"""Sentences: one finding in plain words, beside what guessing without looking reaches."""
+"""Sentences: the finding of one run in plain words, from the numbers of the judge."""
 
 from __future__ import annotations
 
@@ -10,66 +10,39 @@ import torch
 from veilrec.attack import GRANTS
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.sentences import About, guessed, hidden, ranked, sight, within, wrong_way
 
 if TYPE_CHECKING:
     from veilrec.lab.verdict import Tried
 
 __all__ = ["sentence"]
 
-FAILED = " The attacker that this goes by says the same of everybody: it has failed, and tells nothing."
+FAILED = "The attacker that this goes by says the same of everybody: it has failed, and tells nothing."
 
 
 def sentence(
     goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int, threat: Threat
 ) -> str:
-    """What the worst attacker found out; what it was granted is said, and nothing is claimed that is luck."""
-    sight = "user vectors" if getattr(worst.attack, "reads", "") == "embeddings" else "uploads"
-    grants = " and ".join(GRANTS[grant] for grant in threat.grants)
-    who = f"An attacker who sees the {sight}" + (f", and was granted {grants}," if grants else "")
+    """What the worst attacker found out, beside what guessing without looking reaches."""
+    scale, scores = "auc" if goal.classes else "spearman", worst.scores
+    found = Measure(scores[scale].value, scores[scale].low, scores[scale].high)
+    grants = [GRANTS[grant] for grant in threat.grants]
+    about = About(goal.name, sight(getattr(worst.attack, "reads", "")), grants, scale, found)
     if leaning == "none":
-        return _nothing(goal, worst, sight, families, f", with {grants}" if grants else "")
+        return hidden(about, families, FAILED if _mute(goal, worst, found) else "")
     if leaning == "below":
-        score = worst.scores["auc" if goal.classes else "spearman"].value
-        what = "AUC" if goal.classes else "rank correlation"
-        return (
-            f"{who} ranks {goal.name} the wrong way round more often than chance ({what} {score:.2f}): "
-            f"whoever turns the answer round has learned it."
-        )
-    return _something(goal, worst, who, floors) if goal.classes else _value(goal, worst, who, floors)
-
-
-def _nothing(goal: Goal, worst: Tried, sight: str, families: int, grants: str) -> str:
-    several = families > 1
-    name = f"No attacker of {families} families finds" if several else "The only attacker does not find"
-    key, chance, what = ("auc", "0.50", "AUC") if goal.classes else ("spearman", "0", "rank correlation")
-    score = worst.scores[key]
-    same = goal.classes and score.value == score.low == score.high == 0.5 and worst.notes.get("kept") != 0
-    return (
-        f"{name} {goal.name} in the {sight}{grants}: "
-        f"{what} {score.value:.2f} [{score.low:.2f}, {score.high:.2f}], chance {chance}."
-        + (FAILED if same else "")
-    )
-
-
-def _value(goal: Goal, worst: Tried, who: str, floors: Mapping[str, Any]) -> str:
-    off, floor = worst.scores["mae"].value, floors["median"]["mae"]
-    return f"{who} guesses {goal.name} to within {off:.1f} on average; without looking: {floor:.1f}."
-
-
-def _something(goal: Goal, worst: Tried, who: str, floors: Mapping[str, Any]) -> str:
-    right, majority = worst.scores["micro_f1"], floors["majority"]["micro_f1"]
+        return wrong_way(about)
+    if not goal.classes:
+        return within(about, scores["mae"].value, floors["median"]["mae"])
+    right, majority = scores["micro_f1"], floors["majority"]["micro_f1"]
     most = str(goal.names[int(torch.bincount(goal.label[goal.label >= 0]).argmax())])
     if right.low > majority:
-        return (
-            f"{who} guesses {goal.name} right for {round(100 * right.value)} of 100 users; "
-            f"always guessing {most}: {round(100 * majority)}."
-        )
-    pair = (
-        f"a {goal.names[0]} and a {goal.names[1]} user" if goal.classes == 2 else "one of a class and one not"
-    )
-    told, times = who.rstrip(","), round(100 * worst.scores["auc"].value)
-    return (
-        f"{told}, given {pair}, says which is which {times} times of 100 "
-        f"(chance: 50); guessing everyone's {goal.name} it is right for {round(100 * right.value)} of 100, "
-        f"always guessing {most} for {round(100 * majority)}."
-    )
+        return guessed(about, right.value, most, majority)
+    return ranked(about, goal.names[: goal.classes], right.value, most, majority)
+
+
+def _mute(goal: Goal, worst: Tried, found: Measure) -> bool:
+    """Whether the attacker says the same of everybody, though users differ in some column."""
+    same = found.value == found.low == found.high == 0.5
+    return bool(goal.classes) and same and worst.notes.get("kept") != 0

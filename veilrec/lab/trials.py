@@ -51,12 +51,8 @@ class People:
 
     def sharing(self, clients: Clients) -> People:
         """The same users, with who shares what as their clients have it."""
-        seats = clients.seats.cpu()
-        taken, found = seats >= 0, {}
-        for name, given in clients.consents.items():
-            found[name] = torch.zeros(len(self.tags), dtype=torch.bool)
-            found[name][seats[taken]] = given.cpu()[taken]
-        return replace(self, consents=found)
+        place = clients.place_of(torch.arange(len(self.tags)))
+        return replace(self, consents={name: given[place].cpu() for name, given in clients.consents.items()})
 
     def weights(self, users: Tensor, resamples: int) -> Tensor:
         """``[resamples, u]`` how often each resample counts some of the users: a mask, or their numbers."""

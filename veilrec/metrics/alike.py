@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from veilrec.errors import BadInput, nearest
-from veilrec.metrics.groups import flat
-from veilrec.metrics.measures import Run
+from veilrec.metrics.groups import flat, seed_of
+from veilrec.metrics.leaks import Run
 from veilrec.result import Result
 
 __all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unlike"]
@@ -71,7 +71,7 @@ def _refuse_other_audits(runs: Sequence[Run], audit: str) -> None:
     """Every run against the first, and against the first of its seed."""
     first: dict[Any, Run] = {}
     for run in runs:
-        for one in (runs[0], first.setdefault(_seed(run.result), run)):
+        for one in (runs[0], first.setdefault(seed_of(run.result), run)):
             if what := unlike(one.result, run.result, audit):
                 what = f"audit {audit} was not made as in {one.name}: {what}"
                 raise BadInput(run.name, what, "attack both alike: veilrec attack RUN")
@@ -107,8 +107,8 @@ def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[t
     yield "set of tested users", one.utility.users, other.utility.users
     mine, theirs = threat_of(first), threat_of(second)
     yield from ((key, mine.get(key), theirs.get(key)) for key in {**mine, **theirs})
-    if _seed(one) == _seed(other):
-        yield "seed of the audit", first.get("seed", _seed(one)), second.get("seed", _seed(other))
+    if seed_of(one) == seed_of(other):
+        yield "seed of the audit", first.get("seed", seed_of(one)), second.get("seed", seed_of(other))
     for name in _both(first, second, attribute):
         entries = [each["attributes"][name] for each in (first, second)]
         for key, what in COUNTED.items():
@@ -156,7 +156,3 @@ def _plain(value: Any) -> str:
 
 def _split_seed(result: Result) -> Any:
     return (result.settings.get("data") or {}).get("split_seed", 0)
-
-
-def _seed(result: Result) -> Any:
-    return result.settings.get("seed", 0)

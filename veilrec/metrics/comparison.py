@@ -1,4 +1,4 @@
-"""Comparison: runs side by side, and which of their differences are more than luck; numpy only.
+"""Comparison: runs side by side, and which of their differences are more than luck; without torch.
 
 Runs that differ only by seed are one group. A statement about two groups rests on pairs of runs with the same
 seed: users are resampled alike in both (the replicates in a result), and the spread between seeds widens the
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from veilrec.errors import BadInput, nearest
 from veilrec.metrics.alike import chosen_audit, refuse_mixtures
-from veilrec.metrics.groups import Group, group_of, grouped
-from veilrec.metrics.measures import Leak, Measure, Run, interval
+from veilrec.metrics.groups import Scored, grouped, scored
+from veilrec.metrics.leaks import Run
 from veilrec.metrics.statements import Statement, statements_of
 
-__all__ = ["Comparison", "Group", "Leak", "Measure", "Run", "Statement", "compare", "grouped", "interval"]
+__all__ = ["Comparison", "compare"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Comparison:
     users: int
     floor: float
     audit: str
-    groups: Sequence[Group]
+    groups: Sequence[Scored]
     statements: Sequence[Statement]
     notes: Sequence[str]
 
@@ -56,7 +56,7 @@ def compare(runs: Sequence[Run], *, metric: str = "", audit: str = "") -> Compar
                 "--metric", f'{run.name} has no "{metric}"', nearest(metric, run.result.utility.test)
             )
     audit = chosen_audit(runs, audit)
-    groups = [group_of(label, told, mine, metric, audit) for label, told, mine in grouped(runs)]
+    groups = [scored(label, told, mine, metric, audit) for label, told, mine in grouped(runs)]
     floor = float(first.floor[metric])
     return Comparison(
         metric,
@@ -70,7 +70,7 @@ def compare(runs: Sequence[Run], *, metric: str = "", audit: str = "") -> Compar
     )
 
 
-def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
+def _notes(groups: Sequence[Scored], metric: str, audit: str) -> list[str]:
     notes = []
     if not audit:
         notes.append("No run was attacked: veilrec attack RUN says what each gives away.")
@@ -87,7 +87,7 @@ def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
         if group.collapsed:
             many = f"{group.collapsed} of {len(group.runs)} runs are" if len(group.runs) > 1 else "the run is"
             notes.append(f"{group.label}: {many} below the popularity floor; low leakage is not ranked.")
-    if any(group.utility.low is None for group in groups):
+    if any(not group.utility.sure for group in groups):
         notes.append(f"No resamples of {metric} are in the results: no interval, and no difference claimed.")
     fewest = min(len(group.runs) for group in groups)
     if len(groups) > 1 and fewest < 3:
@@ -97,7 +97,7 @@ def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
     return notes
 
 
-def _threat(groups: Sequence[Group], audit: str) -> str:
+def _threat(groups: Sequence[Scored], audit: str) -> str:
     """What the attacker of the audit is granted, or knows and nobody can, in a sentence."""
     runs = [
         run.result.privacy[audit] for g in groups for run in g.runs.values() if audit in run.result.privacy

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from veilrec.errors import BadInput
-from veilrec.metrics.measures import Leak, Measure, Run, epsilon_of, interval, leak_of, usefulness
+import numpy as np
 
-__all__ = ["ASIDE", "Group", "defences", "defended", "flat", "group_of", "grouped", "labels"]
+from veilrec.errors import BadInput
+from veilrec.metrics.epsilons import Epsilon, epsilon_of
+from veilrec.metrics.leaks import Leak, Run, leak_of
+from veilrec.metrics.measures import Measure, interval
+from veilrec.result import Result
+
+__all__ = [
+    "ASIDE",
+    "Group",
+    "Scored",
+    "defences",
+    "defended",
+    "flat",
+    "grouped",
+    "labels",
+    "scored",
+    "seed_of",
+    "useful_in",
+]
 
 ASIDE = {"attack", "record", "seed", "seeds", "sweep", "threat"}  # sections that change no training
 IDLE = {"data.path", "plan.workers", "plugin.path"}
@@ -18,29 +36,62 @@ MOST_TOLD = 3  # settings in a label
 SPOKEN = {("apm", "low"): "ε from", ("apm", "high"): "ε to"}  # options whose name alone says too little
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
-    """Runs that differ only by seed.
+    """Runs that differ by nothing but their seed.
 
     Attributes:
-        label: What sets the group apart, in words.
-        settings: The same by dotted key.
+        label: What sets them apart from the others, in a few words.
         runs: By seed.
-        utility: Of the metric that was asked for.
-        leaks: By attribute.
-        epsilon: The largest composed ε over its runs, or None where nothing is guaranteed.
-        defended: Whether it has any defence.
-        collapsed: How many of its runs are below the popularity floor; its leaks are then not ranked.
     """
 
     label: str
+    runs: Mapping[Any, Run]
+
+    @property
+    def results(self) -> list[Result]:
+        """The results, one for each seed."""
+        return [run.result for run in self.runs.values()]
+
+    @property
+    def seeds(self) -> dict[Any, Result]:
+        """The results by seed."""
+        return {seed: run.result for seed, run in self.runs.items()}
+
+    @property
+    def first(self) -> Result:
+        """Any of them, for what is the same in all."""
+        return self.results[0]
+
+    @property
+    def defended(self) -> bool:
+        """Whether any defence acts."""
+        return defended(self.first.settings)
+
+    @property
+    def collapsed(self) -> int:
+        """In how many runs the model is below the popularity floor: such a group is not ranked."""
+        return sum(result.utility.collapsed for result in self.results)
+
+    @cached_property
+    def epsilon(self) -> Epsilon:
+        """What the runs guarantee together."""
+        return epsilon_of(self.results)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored(Group):
+    """A group with the numbers that were asked for.
+
+    Attributes:
+        settings: What sets the group apart, by dotted key.
+        utility: By the metric that was asked for.
+        leaks: By attribute.
+    """
+
     settings: Mapping[str, Any]
-    runs: Mapping[int, Run]
     utility: Measure
     leaks: Mapping[str, Leak]
-    epsilon: float | None
-    defended: bool
-    collapsed: int
 
 
 def grouped(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any], dict[int, Run]]]:
@@ -49,7 +100,7 @@ def grouped(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any], dict[int, Ru
     whole: dict[str, dict[str, Any]] = {}
     for run in runs:
         told = flat({k: v for k, v in run.result.settings.items() if k not in ASIDE})
-        key, seed = repr(sorted(told.items())), int(run.result.settings.get("seed", 0))
+        key, seed = repr(sorted(told.items())), int(seed_of(run.result))
         mine = found.setdefault(key, {})
         if seed in mine:
             what = f"the same settings and seed as {mine[seed].name}"
@@ -62,35 +113,41 @@ def grouped(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any], dict[int, Ru
     return [(label, apart[key], mine) for label, (key, mine) in zip(called, found.items(), strict=True)]
 
 
-def group_of(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: str, audit: str) -> Group:
+def scored(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: str, audit: str) -> Scored:
     """The numbers of some runs as one."""
     results = [run.result for run in runs.values()]
     names = dict.fromkeys(n for r in results for n in r.privacy.get(audit, {}).get("attributes", {}))
-    leaks = {name: leak_of(runs, audit, name) for name in names}
-    epsilons = [epsilon_of(result) for result in results]
-    return Group(
-        label,
-        told,
-        runs,
-        interval([float(r.utility.test[metric]) for r in results], [usefulness(r, metric) for r in results]),
-        {name: leak for name, leak in leaks.items() if leak is not None},
-        None if None in epsilons else max(e for e in epsilons if e is not None),
-        defended(results[0].settings),
-        sum(result.utility.collapsed for result in results),
-    )
+    leaks = {name: leak for name in names if (leak := leak_of(runs, audit, name)) is not None}
+    useful = [useful_in(result, metric) for result in results]
+    utility = interval([one.value for one in useful], [one.replicates for one in useful])
+    return Scored(label, runs, told, utility, leaks)
 
 
-def flat(value: Any, lead: str = "") -> dict[str, Any]:
-    """Nested settings by dotted key, without those that change no result."""
-    if isinstance(value, Mapping):
+def useful_in(result: Result, metric: str) -> Measure:
+    """A metric of usefulness on test items, with its replicates where they were kept."""
+    again = result.utility_replicates.get(metric) or ()
+    return Measure(float(result.utility.test[metric]), replicates=np.asarray(again, dtype=np.float64))
+
+
+def seed_of(result: Result) -> Any:
+    """The seed of a run."""
+    return result.settings.get("seed", 0)
+
+
+def flat(value: Any, lead: str = "", *, every: bool = False) -> dict[str, Any]:
+    """Nested settings by dotted key, without those that change no result, or `every` one of them.
+
+    ``{"plan.rounds": 100, "defence.0.name": "laplace", …}``
+    """
+    if isinstance(value, Mapping) and (value or not (every and lead)):
         items = [(str(key), entry) for key, entry in value.items()]
     elif isinstance(value, list | tuple) and any(isinstance(entry, Mapping) for entry in value):
         items = [(str(place), entry) for place, entry in enumerate(value)]
     else:
-        return {} if lead in IDLE else {lead: value}
+        return {} if lead in IDLE and not every else {lead: value}
     found: dict[str, Any] = {}
     for key, entry in items:
-        found |= flat(entry, f"{lead}.{key}" if lead else key)
+        found |= flat(entry, f"{lead}.{key}" if lead else key, every=every)
     return found
 
 

@@ -20,7 +20,6 @@ from veilrec.metrics.resampling import (
     each,
     leaning,
     mean,
-    paired,
     permutation_p,
     summary,
     weights,
@@ -29,15 +28,11 @@ from veilrec.metrics.resampling import (
 __all__ = [
     "Measured",
     "auc",
-    "balanced_accuracy",
     "combine",
     "floors",
     "judge",
     "leaning",
-    "macro_f1",
     "mean_absolute_error",
-    "micro_f1",
-    "paired",
     "permutation_p",
     "r2",
     "spearman",
@@ -115,21 +110,6 @@ def tpr_at(truth: Tensor, scores: Tensor, fpr: float = 0.01, weight: Tensor | No
     return each(found, weight, len(truth))
 
 
-def balanced_accuracy(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
-    """The mean recall over the classes of ``truth [n]``, ``[b]``, for ``guess [n]``."""
-    return _recall(*_counts(truth, guess, classes, weight))
-
-
-def macro_f1(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
-    """The mean F1 over the classes of ``truth [n]``, ``[b]``; classes only guessed are not among them."""
-    return _f1(*_counts(truth, guess, classes, weight))
-
-
-def micro_f1(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:
-    """F1 over all decisions together, ``[b]``: with one label each, the accuracy."""
-    return _accuracy(*_counts(truth, guess, classes, weight))
-
-
 def _counts(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None) -> tuple[Tensor, ...]:
     """Weight guessed right, weight of the truth and weight of the guesses, each ``[b, classes]``."""
     slots = (torch.where(truth == guess, truth, classes), truth, guess)
@@ -141,14 +121,17 @@ def _counts(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None) -
 
 
 def _recall(right: Tensor, there: Tensor, guessed: Tensor) -> Tensor:
+    """Balanced accuracy: the mean recall over the classes that are there."""
     return _over_present(right / there.clamp(min=TINY), there)
 
 
 def _f1(right: Tensor, there: Tensor, guessed: Tensor) -> Tensor:
+    """Macro-F1: the mean over the classes that are there; classes only guessed are not among them."""
     return _over_present(2 * right / (there + guessed).clamp(min=TINY), there)
 
 
 def _accuracy(right: Tensor, there: Tensor, guessed: Tensor) -> Tensor:
+    """Micro-F1, the F1 over all decisions together: with one label each, the accuracy."""
     return right.sum(-1) / there.sum(-1)
 
 

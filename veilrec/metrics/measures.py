@@ -1,80 +1,104 @@
-"""Numbers of a run with the doubt about them: over the users, and over the seeds."""
+"""Measures: a number with its interval, over one seed or several, and the paired difference of two.
+
+The interval has the doubt about users, who are resampled alike in all runs, and the doubt about seeds, whose
+spread widens it as Student's t asks for.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.errors import Corrupted
-from veilrec.result import Result
+__all__ = ["Measure", "combined_p", "difference", "interval", "number_in", "pool", "read", "widened"]
 
-__all__ = [
-    "Found",
-    "Leak",
-    "Measure",
-    "Run",
-    "epsilon_of",
-    "found_in",
-    "interval",
-    "leak_of",
-    "mute",
-    "only_read",
-    "usefulness",
-]
-
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-NORMAL = 1.96
+NOTHING = np.zeros(0)
+SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
+ENDS = (0.025, 0.975)  # of a two-sided interval of 95 %
 
 
-class Measure(NamedTuple):
-    """A mean over seeds; the ends of its 95 % interval are None where nothing was resampled."""
+@dataclass(frozen=True)
+class Measure:
+    """One number.
 
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-class Run(NamedTuple):
-    """A finished run and where it lies."""
-
-    name: str
-    result: Result
-
-
-class Leak(NamedTuple):
-    """What the worst attacker reaches on one attribute, turned round where it is surely below chance."""
-
-    measure: Measure
-    score: str
-    chance: float
-    turned: bool
-
-
-class Found(NamedTuple):
-    """A verdict as numbers, turned round where it is surely below chance."""
-
-    value: float
-    replicates: NDArray[np.float64]
-    score: str
-    chance: float
-    turned: bool
-
-
-def mute(attacker: Mapping[str, Any]) -> bool:
-    """Whether an attacker of a result said the same of everybody, though users differ in some column.
-
-    Its AUC is then one half whoever is drawn: it has failed, which tells nothing of what could be found.
+    Attributes:
+        value: The number.
+        low, high: The ends of its 95 % interval; NaN where nobody knows them.
+        replicates: ``[b]`` the number in each resample of users, or ``[0]``.
+        p: Of permutations of the labels; None where nobody permuted.
+        turned: Whether it was below chance and is shown as whoever turns it round would have it.
     """
-    area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
-    same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
-    return same and (attacker.get("notes") or {}).get("kept") != 0
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    replicates: NDArray[np.float64] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
+    p: float | None = None
+    turned: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is an interval."""
+        return not (math.isnan(self.low) or math.isnan(self.high))
+
+    def plain(self) -> dict[str, float | None]:
+        """The number and its ends for machines; None for ends that nobody knows."""
+        ends = (self.low, self.high) if self.sure else (None, None)
+        return dict(zip(("value", "low", "high"), (self.value, *ends), strict=True))
+
+    def leaning(self, chance: float) -> str:
+        """``above``, ``below`` or ``none``: where the interval lies against chance; none where p is large."""
+        if self.p is not None and self.p >= SURE:
+            return "none"
+        return "above" if self.low > chance else "below" if self.high < chance else "none"
+
+    def upright(self, chance: float) -> Measure:
+        """The same, turned round where it is surely below chance: a full read-out upside down is one."""
+        return self.mirrored(chance) if self.high < chance else self
+
+    def mirrored(self, chance: float) -> Measure:
+        """The same, turned round."""
+        mirror = 2 * chance
+        return Measure(
+            mirror - self.value, mirror - self.high, mirror - self.low, mirror - self.replicates, self.p, True
+        )
+
+    def folded(self, chance: float) -> Measure:
+        """The same as distance from chance, added to chance: wrong more often than chance is leakage too."""
+        mirror = 2 * chance
+        value = max(self.value, mirror - self.value)
+        if self.low <= chance <= self.high:
+            return Measure(value, chance, max(self.high, mirror - self.low))
+        if self.high < chance:
+            return Measure(value, mirror - self.high, mirror - self.low)
+        return Measure(value, self.low, self.high)
 
 
-def interval(values: Sequence[float], replicates: Sequence[Sequence[float]]) -> Measure:
+def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:
+    """What a result says under one name: ``{"value", "low", "high"}`` or a bare number; None for null."""
+    found: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"value": entry}
+    value, low, high = (number_in(found.get(name)) for name in ("value", "low", "high"))
+    if math.isnan(value):
+        return None
+    again = np.array([number_in(one) for one in replicates], dtype=np.float64)
+    if again.size and math.isnan(low + high):
+        low, high = np.nanquantile(again, ENDS).tolist()
+    return Measure(value, low, high, again)
+
+
+def number_in(value: Any) -> float:
+    """A finite number of a file; NaN for anything else that it may say."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return math.nan
+    return float(value)
+
+
+def interval(values: Sequence[float], replicates: Sequence[Sequence[float] | NDArray[np.float64]]) -> Measure:
     """The mean of one value a seed, with the doubt about users and the doubt about seeds.
 
     Args:
@@ -87,65 +111,66 @@ def interval(values: Sequence[float], replicates: Sequence[Sequence[float]]) -> 
         return Measure(mean)
     over_users = np.mean([np.asarray(one[:shortest], dtype=np.float64) for one in replicates], axis=0)
     low, high = np.percentile(over_users, [2.5, 97.5]).tolist()
-    luck = 0.0
-    if (seeds := len(values)) > 1:
-        luck = _student(seeds - 1) * float(np.std(values, ddof=1)) / math.sqrt(seeds)
+    luck = _luck(values)
     return Measure(
         mean, mean - math.hypot(max(0.0, mean - low), luck), mean + math.hypot(max(0.0, high - mean), luck)
     )
 
 
+def widened(values: Sequence[float], below: float, above: float) -> Measure:
+    """The mean of one value a seed, where the doubt about users is known by its two sides alone."""
+    mean, luck = float(np.mean(values)), _luck(values)
+    return Measure(mean, mean - math.hypot(below, luck), mean + math.hypot(above, luck))
+
+
+def _luck(values: Sequence[float]) -> float:
+    """Half the width of the interval of the mean that seeds alone would give; 0 for a single seed."""
+    seeds = len(values)
+    return _student(seeds - 1) * float(np.std(values, ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
+
+
 def _student(freedom: int) -> float:
-    return STUDENT[freedom - 1] if freedom <= len(STUDENT) else NORMAL + 2.7 / freedom
+    """The quantile of Student's t with three decimals, as every table of it has and papers compute by."""
+    from scipy.special import (
+        stdtrit,
+    )  # what scipy.stats.t.ppf calls, without the second that its import takes
+
+    return round(float(stdtrit(freedom, ENDS[1])), 3)
 
 
-def usefulness(result: Result, metric: str) -> Sequence[float]:
-    """The replicates of a metric, or none."""
-    return result.utility_replicates.get(metric) or ()
+def pool(measures: Sequence[Measure]) -> Measure:
+    """The mean over seeds: the doubt about users and that about seeds.
+
+    Where a score kept no replicates, its users' part is the mean of the intervals: they are the same users in
+    every seed, so that their luck does not average out.
+    """
+    if len(measures) == 1:
+        return measures[0]
+    values = [one.value for one in measures]
+    if all(one.replicates.size for one in measures):
+        return interval(values, [one.replicates for one in measures])
+    below = float(np.mean([one.value - one.low for one in measures]))
+    above = float(np.mean([one.high - one.value for one in measures]))
+    return widened(values, below, above)
 
 
-def epsilon_of(result: Result) -> float | None:
-    """The composed ε of the user who gave most, where anything is guaranteed."""
-    if not result.ledger.get("guarantee"):
+def combined_p(values: Sequence[float]) -> float | None:
+    """One p of several seeds: twice their median, which is valid however they depend."""
+    if not values:
         return None
-    found = ((result.ledger.get("composed") or {}).get("epsilon") or {}).get("max")
-    return None if found is None else float(found)
+    return values[0] if len(values) == 1 else min(1.0, 2 * median(values))
 
 
-def found_in(run: Run, audit: str, attribute: str) -> Found | None:
-    """What the worst attacker of a run reached on an attribute; None where nobody tried."""
-    entry = run.result.privacy.get(audit, {}).get("attributes", {}).get(attribute) or {}
-    verdict = entry.get("verdict")
-    if not verdict:
+def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> Measure | None:
+    """How much larger the first is, over the seeds that both have; None without those, or replicates.
+
+    A resample that happens to hold easy people is easy for both runs. In the difference of replicates of the
+    same resample that luck cancels, as far as both runs judge the same people; two separate intervals count
+    it twice and miss real differences. Where only one run has more replicates, the rest have no partner.
+    """
+    pairs = [(first[seed], second[seed]) for seed in first if seed in second]
+    if not pairs or not all(a.replicates.size and b.replicates.size for a, b in pairs):
         return None
-    try:
-        return _turned(verdict)
-    except (KeyError, TypeError, ValueError) as cause:
-        raise Corrupted(
-            f"{run.name}: the verdict on {attribute} cannot be read ({cause!r}); attack it again"
-        ) from cause
-
-
-def _turned(verdict: Mapping[str, Any]) -> Found:
-    score = verdict.get("score", "auc")
-    chance, turned = (0.5 if score == "auc" else 0.0), verdict["leaning"] == "below"
-    sign = -1.0 if turned else 1.0
-    replicates = np.asarray(verdict["replicates"], dtype=np.float64)
-    value = float(verdict[score]["value"])
-    return Found(
-        chance + sign * (value - chance), chance + sign * (replicates - chance), score, chance, turned
-    )
-
-
-def leak_of(runs: Mapping[int, Run], audit: str, attribute: str) -> Leak | None:
-    """The same over the seeds of a group; None where a run is missing it."""
-    found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
-    if len(found) < len(runs):
-        return None
-    measure = interval([one.value for one in found], [one.replicates.tolist() for one in found])
-    return Leak(measure, found[0].score, found[0].chance, any(one.turned for one in found))
-
-
-def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether all of a stored audit's attackers, floors aside, read gradients: they learn from nobody."""
-    return {one.get("family") for one in attackers} - {"floor"} == {"gradient"}
+    count = [min(a.replicates.size, b.replicates.size) for a, b in pairs]
+    again = [a.replicates[:n] - b.replicates[:n] for (a, b), n in zip(pairs, count, strict=True)]
+    return interval([a.value - b.value for a, b in pairs], again)

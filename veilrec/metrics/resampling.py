@@ -23,7 +23,6 @@ __all__ = [
     "each",
     "leaning",
     "mean",
-    "paired",
     "permutation_p",
     "summary",
     "weights",
@@ -137,23 +136,6 @@ def combine(measured: Sequence[Measured]) -> Measured:
     table = torch.stack([one.replicates[:shortest].double() for one in measured], 1)  # [b, seeds]
     value = math.fsum(one.value for one in measured) / seeds
     return summary(value, table.gather(1, drawn).mean(1))
-
-
-def paired(
-    a: Sequence[float] | Tensor, b: Sequence[float] | Tensor, value_a: float, value_b: float
-) -> tuple[float, float, float]:
-    """How much larger a is than b, with the ends of the 95 % interval, from the replicates of both.
-
-    A resample that happens to hold easy people is easy for both runs. In the difference of replicates of the
-    same resample that luck cancels, as far as both runs judge the same people; two separate intervals count
-    it twice and miss real differences. Where only one run has more replicates, the rest have no partner.
-    """
-    first, second = (torch.as_tensor(one, dtype=torch.float64) for one in (a, b))
-    both = min(len(first), len(second))
-    if not both:
-        raise BadInput("replicates", "there are none to compare", "run the attack with resamples")
-    found = summary(value_a - value_b, first[:both] - second[:both])
-    return found.value, found.low, found.high
 
 
 def leaning(measured: Measured, chance: float = 0.5) -> Literal["above", "below", "none"]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from veilrec.metrics.groups import Group
-from veilrec.metrics.measures import Measure, found_in, interval, usefulness
+from veilrec.metrics.groups import Scored, useful_in
+from veilrec.metrics.leaks import found_in
+from veilrec.metrics.measures import Measure, difference
+from veilrec.metrics.words import bracketed, number
 
 __all__ = ["Statement", "statements_of"]
 
 TOGETHER = 3  # groups of which every pair is compared; of more, each against the undefended or the first
-Side = Sequence[tuple[float, NDArray[np.float64]]]  # a value and its replicates, by seed
+Side = Mapping[Any, Measure]  # by seed
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,15 @@ class Difference(NamedTuple):
 
     first: float
     second: float
-    value: float
-    low: float
-    high: float
+    measure: Measure
     seeds: int
 
     def turned(self) -> Difference:
         """The same, seen from the other side."""
-        return Difference(self.second, self.first, -self.value, -self.high, -self.low, self.seeds)
-
-    def told(self) -> Measure:
-        """With its interval."""
-        return Measure(self.value, self.low, self.high)
+        return Difference(self.second, self.first, self.measure.mirrored(0.0), self.seeds)
 
 
-def statements_of(groups: Sequence[Group], metric: str, audit: str) -> list[Statement]:
+def statements_of(groups: Sequence[Scored], metric: str, audit: str) -> list[Statement]:
     """What can be said: of a few groups about every pair, of many about each against the undefended one."""
     if len(groups) <= TOGETHER:
         pairs = list(itertools.combinations(groups, 2))
@@ -70,54 +65,46 @@ def statements_of(groups: Sequence[Group], metric: str, audit: str) -> list[Stat
     return [said for one, other in pairs for said in _about(one, other, metric, audit)]
 
 
-def _about(one: Group, other: Group, metric: str, audit: str) -> list[Statement]:
+def _about(one: Scored, other: Scored, metric: str, audit: str) -> list[Statement]:
     """Two groups: each attribute, then how useful they are."""
-    seeds = sorted(one.runs.keys() & other.runs.keys())
     said = []
     for name in (name for name in one.leaks if name in other.leaks):
-        leaks = [_leaks(group, seeds, audit, name) for group in (one, other)]
-        said.append(_leaks_less(one, other, name, _difference(*leaks)))
-    useful = [_useful(group, seeds, metric) for group in (one, other)]
-    return [*said, _stated(metric, one, other, _difference(*useful), "recommends better than", metric, -1)]
+        found = _difference(*(_leaks(group, audit, name) for group in (one, other)))
+        said.append(_leaks_less(one, other, name, found))
+    useful = _difference(*(_useful(group, metric) for group in (one, other)))
+    return [*said, _stated(metric, one, other, useful, "recommends better than", metric, -1)]
 
 
-def _leaks(group: Group, seeds: Sequence[int], audit: str, name: str) -> Side:
-    found = (found_in(group.runs[seed], audit, name) for seed in seeds)
-    return [(one.value, one.replicates) for one in found if one is not None]
+def _leaks(group: Scored, audit: str, name: str) -> Side:
+    found = {seed: found_in(run, audit, name) for seed, run in group.runs.items()}
+    return {seed: one.measure for seed, one in found.items() if one is not None}
 
 
-def _useful(group: Group, seeds: Sequence[int], metric: str) -> Side:
-    results = [group.runs[seed].result for seed in seeds]
-    return [(float(r.utility.test[metric]), np.asarray(usefulness(r, metric))) for r in results]
+def _useful(group: Scored, metric: str) -> Side:
+    return {seed: useful_in(result, metric) for seed, result in group.seeds.items()}
 
 
 def _difference(side: Side, against: Side) -> Difference | None:
     """Pairs by seed; None where there are none, or nothing was resampled."""
-    values, replicates = [], []
-    for (value, some), (other, others) in zip(side, against, strict=True):
-        both = min(len(some), len(others))
-        values.append(value - other)
-        replicates.append((some[:both] - others[:both]).tolist())
-    if not values:
+    measure = difference(side, against)
+    if measure is None:
         return None
-    value, low, high = interval(values, replicates)
-    if low is None or high is None:
-        return None
-    first, second = (float(np.mean([value for value, _ in one])) for one in (side, against))
-    return Difference(first, second, value, low, high, len(values))
+    seeds = sorted(side.keys() & against.keys())
+    first, second = (float(np.mean([one[seed].value for seed in seeds])) for one in (side, against))
+    return Difference(first, second, measure, len(seeds))
 
 
-def _leaks_less(one: Group, other: Group, name: str, found: Difference | None) -> Statement:
+def _leaks_less(one: Scored, other: Scored, name: str, found: Difference | None) -> Statement:
     if low := [group for group in (one, other) if group.collapsed]:
         told = [f"{group.label} ({group.collapsed} of {len(group.runs)} runs)" for group in low]
         said = f"{name}: not ranked: below the popularity floor, so not learned: {', '.join(told)}."
-        return Statement(name, one.label, other.label, found and found.told(), 0, False, said)
+        return Statement(name, one.label, other.label, found and found.measure, 0, False, said)
     spoken = "AUC" if one.leaks[name].score == "auc" else "rank correlation"
     return _stated(name, one, other, found, f"leaks less {name} than", spoken, 1)
 
 
 def _stated(
-    about: str, one: Group, other: Group, found: Difference | None, verb: str, spoken: str, worse: int
+    about: str, one: Scored, other: Scored, found: Difference | None, verb: str, spoken: str, worse: int
 ) -> Statement:
     """A sentence with both numbers; a claim only where the interval of the difference excludes zero.
 
@@ -126,17 +113,15 @@ def _stated(
     if found is None:
         said = f"{about}: {one.label} and {other.label} cannot be paired: no seed in common, or no resamples."
         return Statement(about, one.label, other.label, None, 0, False, said)
-    shown = found.low > 0 or found.high < 0
-    if shown and found.value * worse > 0:  # say it from the side of the better one
+    measure = found.measure
+    shown = measure.leaning(0.0) != "none"
+    if shown and measure.value * worse > 0:  # say it from the side of the better one
         return _stated(about, other, one, found.turned(), verb, spoken, worse)
-    numbers = f"{spoken} {found.first:.3f} against {found.second:.3f}, difference "
-    numbers += f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    numbers = f"{spoken} {number(found.first)} against {number(found.second)}, "
+    numbers += f"difference {bracketed(measure, sign=True)}"
     said = f"{one.label} {verb} {other.label}: {numbers}"
     if not shown:
         said = f"{about}: no difference shown between {one.label} and {other.label}: {numbers}"
-    doubt = (
-        "; one seed: true of these two runs, another training may differ"
-        if found.seeds == 1 and shown
-        else ""
-    )
-    return Statement(about, one.label, other.label, found.told(), found.seeds, shown, f"{said}{doubt}.")
+    alone = "; one seed: true of these two runs, another training may differ"
+    doubt = alone if found.seeds == 1 and shown else ""
+    return Statement(about, one.label, other.label, measure, found.seeds, shown, f"{said}{doubt}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -16,8 +16,6 @@ from veilrec.wire.codec import Spec
 
 __all__ = ["Disclosure", "disclosures"]
 
-EXAMPLES = "examples"  # the one name of a schema that is no weight: where the protocol counts
-
 
 @dataclass(frozen=True)
 class Disclosure:
@@ -25,7 +23,8 @@ class Disclosure:
 
     Attributes:
         name: Under which it travels; empty for what any message tells by being there.
-        kind: ``message``, ``count``, ``values`` (a whole tensor), ``rows`` (of a table) or ``post``.
+        kind: ``message``, ``count``, ``values`` (a whole tensor), ``rows`` (of a table), ``items`` (their
+            numbers), ``labels`` (soft ones), ``query`` or ``post``.
         says: It in one sentence.
         scope: ``shared`` or ``exposed``; empty for what is no weight of the model.
         dtype, shape: Of the tensor; of one row, or of one user's post.
@@ -36,7 +35,7 @@ class Disclosure:
     """
 
     name: str
-    kind: Literal["message", "count", "values", "rows", "post"]
+    kind: Literal["message", "count", "values", "rows", "items", "labels", "query", "post"]
     says: str
     scope: str = ""
     dtype: str = ""
@@ -64,10 +63,13 @@ def disclosures(
     Raises:
         BadInput: Where the defence cannot act on what the protocol sends.
     """
-    schema, noise = protocol.schema(model, dtype), defence.declares(model, protocol)
-    weights = [_weight(name, spec, model, protocol, noise) for name, spec in schema.items()]
+    schema = protocol.schema(model, None, dtype)
+    noise = (*protocol.declares(model), *defence.declares(model, protocol))
+    sent = [_entry(name, spec, model, noise) for name, spec in schema.items()]
+    asked = protocol.query_schema(model, dtype).items()
+    queries = [replace(_entry(name, spec, model, noise), kind="query") for name, spec in asked]
     posts = [_post(name, spec) for name, spec in defence.announce(model, dtype).items()]
-    return [_message(weights), *weights, *posts]
+    return [_message(sent), *sent, *queries, *posts]
 
 
 def _message(weights: list[Disclosure]) -> Disclosure:
@@ -77,20 +79,34 @@ def _message(weights: list[Disclosure]) -> Disclosure:
     return Disclosure("", "message", says + ".")
 
 
-def _weight(
-    name: str, spec: Spec, model: Recommender, protocol: Protocol, noise: tuple[Mechanism, ...]
-) -> Disclosure:
+SAYS = {
+    "count": "How many events the client trains on: those of its users, without what is held out",
+    "items": "Items of the client, in the order of time, under",
+    "labels": "Soft labels of items under",
+}
+
+
+def _entry(name: str, spec: Spec, model: Recommender, noise: tuple[Mechanism, ...]) -> Disclosure:
     """What travels under one name of the schema."""
-    dtype, part = _plain(spec.dtype), model.parts.get(part_of(name))
-    if name == EXAMPLES:
-        says = "How many events the client trains on: those of its users, without what is held out."
-        return Disclosure(name, "count", says, dtype=dtype)
     mine = [mechanism for mechanism in noise if mechanism.name == name]
+    if spec.kind in ("weight", "gradient"):
+        return _weight(name, spec, model, mine)
+    says = SAYS[spec.kind] + ("" if spec.kind == "count" else f" {name} ({_size(spec)})")
+    blurred = tuple(dict.fromkeys(mechanism.defence for mechanism in mine))
+    says += f"; blurred by {' and '.join(blurred)}." if blurred else "."
+    shape = () if spec.kind == "count" else spec.shape
+    kind: Any = spec.kind
+    return Disclosure(name, kind, says, dtype=_plain(spec.dtype), shape=shape, blurred=blurred)
+
+
+def _weight(name: str, spec: Spec, model: Recommender, mine: list[Mechanism]) -> Disclosure:
+    """A weight of the model, or its gradient."""
+    dtype, part = _plain(spec.dtype), model.parts.get(part_of(name))
     blurred = tuple(dict.fromkeys(mechanism.defence for mechanism in mine))
     numbers: Literal["", "touched", "all"] = ""
     if spec.table is not None:
         numbers = "all" if any(mechanism.rows == "all" for mechanism in mine) else "touched"
-    says = _what(name, spec, None if part is None else part.scope, numbers, still=protocol.still())
+    says = _what(name, spec, None if part is None else part.scope, numbers)
     return Disclosure(
         name,
         "values" if spec.table is None else "rows",
@@ -104,12 +120,13 @@ def _weight(
     )
 
 
-def _what(name: str, spec: Spec, scope: Scope | None, numbers: str, *, still: bool) -> str:
+def _what(name: str, spec: Spec, scope: Scope | None, numbers: str) -> str:
     """The part of the sentence that says what the values are, and what the numbers of rows tell."""
     size = _size(spec)
     if scope is Scope.EXPOSED:
         return f"The client's own {name} ({size}), as it has trained it: averaged with nobody's"
-    mean = f"The gradient of the client's own loss in {name}" if still else f"{name} as the client trained it"
+    slope = f"The gradient of the client's own loss in {name}"
+    mean = slope if spec.kind == "gradient" else f"{name} as the client trained it"
     whose = mean if scope is Scope.SHARED else f"What the client sends as {name}"
     if spec.table is None:
         return f"{whose} ({size})"

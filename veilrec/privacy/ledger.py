@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Params, Rows
+from veilrec.base.params import Params
 from veilrec.defence import Chain, Defence
 from veilrec.engine.local import willing
+from veilrec.engine.respond import drawn
 from veilrec.errors import BadInput
-from veilrec.examples import Portion
 from veilrec.model import Recommender
 from veilrec.privacy.accounting import Charge, Spent, spend
 from veilrec.privacy.mechanism import Mechanism, gaussian_epsilon
 from veilrec.privacy.statement import lacks, tell
-from veilrec.protocol import Protocol
+from veilrec.protocol import Protocol, State
 from veilrec.rounds import Federation
 from veilrec.wire.uploads import Exchange
 
@@ -31,10 +31,11 @@ class Ledger:
 
     Attributes:
         declared: What the defence says of its noise.
-        bare: Weights that leave without noise whose worth is declared.
+        bare: Values of any type that leave without noise whose worth is declared.
         loose: Defences that change uploads after the noise and declare nothing.
         posts: What consenting users post openly, if there are any.
         counts: Whether devices tell how many examples they have.
+        asks: What devices ask with, where the server scores; how often they ask is not counted.
         budget: An ε that nobody may exceed; 0 for none.
         counted: Of several noises on one weight the one that is charged.
         charges: What the units cost that are counted.
@@ -42,6 +43,8 @@ class Ledger:
         units: ``[clients, charges]`` units so far: coordinates, or uploads where norms are clipped.
         largest: ``[charges]`` the most units of each that one upload held.
     """
+
+    tag = "ledger"
 
     def __init__(
         self,
@@ -52,9 +55,11 @@ class Ledger:
         loose: Sequence[str] = (),
         posts: Sequence[str] = (),
         counts: bool = False,
+        asks: Sequence[str] = (),
         budget: float = 0.0,
     ) -> None:
         self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
+        self.asks = tuple(asks)
         self.posts, self.counts, self.budget = tuple(posts), counts, budget
         self.counted = _counted(self.declared)
         self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
@@ -70,17 +75,18 @@ class Ledger:
             BadInput: Where the defence does not fit the protocol, or a budget bounds nothing.
         """
         model, protocol, defence = federation.model, federation.protocol, federation.defence
-        declared = defence.declares(model, protocol)
-        schema = protocol.schema(model)
-        floats = [name for name, spec in schema.items() if spec.dtype.is_floating_point]
-        bare = [name for name in floats if name not in {m.name for m in declared}]
+        declared = (*protocol.declares(model), *defence.declares(model, protocol))
+        entries = {**protocol.schema(model), **protocol.query_schema(model)}
+        values = [name for name, spec in entries.items() if spec.kind != "count"]
+        bare = [name for name in values if name not in {m.name for m in declared}]
         ledger = cls(
             declared,
             len(federation.clients),
             bare=bare,
             loose=_loose(defence, model, protocol),
             posts=_posts(federation),
-            counts=protocol.counts(),
+            counts=protocol.needs_examples,
+            asks=tuple(protocol.query_schema(model)),
             budget=federation.plan.budget,
         )
         if ledger.budget and not ledger.guarantee:
@@ -101,18 +107,19 @@ class Ledger:
 
     def __call__(self, exchange: Exchange) -> None:
         """Count one chunk of one round."""
-        cohort, values = exchange.received.cohort.cpu(), exchange.received.values
+        cohort = exchange.received.cohort.cpu()
         self.uploads[cohort] += 1
         if not self.charges or not len(cohort):
             return
-        rows = {n: (v.row >= 0).sum(1).cpu() for n, v in values.items() if isinstance(v, Rows)}
+        tables = {m.name for m in self.counted if m.table is not None}
+        rows = {name: exchange.received.row_counts(name).cpu() for name in tables}
         units = self._units(len(cohort), rows)
         self.units[cohort] += units
         self.largest = torch.maximum(self.largest, units.amax(0))
 
-    def affords(self, federation: Federation, round: int) -> bool:
-        """Whether nobody who is sampled for a round would exceed the budget by it."""
-        return not self.budget or all(spent.within(self.budget) for spent in self._after(federation, round))
+    def affords(self, federation: Federation, state: State | None = None) -> bool:
+        """Whether nobody who is sampled for the next round, or the first, would exceed the budget by it."""
+        return not self.budget or all(spent.within(self.budget) for spent in self._after(federation, state))
 
     def spent(self) -> list[Spent]:
         """What each client has spent."""
@@ -121,6 +128,13 @@ class Ledger:
     def summary(self) -> dict[str, Any]:
         """All of it as `result.json` holds it."""
         return tell(self)
+
+    def merge(self, other: Params) -> None:
+        """Add what another ledger, of other clients, has in its `state`."""
+        self.uploads = self.uploads + other["uploads"]
+        if self.charges:
+            self.units = self.units + other["units"]
+            self.largest = torch.maximum(self.largest, other["largest"])
 
     def state(self) -> Params:
         """All counters as tensors, for checkpoints between two rounds."""
@@ -152,10 +166,10 @@ class Ledger:
                 units[:, column] += rows[mechanism.name] * mechanism.width
         return units
 
-    def _after(self, federation: Federation, round: int) -> list[Spent]:
-        """What those sampled for a round will have spent after it, going by the rows they will draw."""
-        cohort = federation.sample(round).cpu()
-        touched = torch.zeros(0) if self.alike else _touched(federation, round)
+    def _after(self, federation: Federation, state: State | None = None) -> list[Spent]:
+        """What those sampled for the next round will have spent, going by the rows they will draw."""
+        cohort = federation.sample(state.round if state else 0).cpu()
+        touched = torch.zeros(0) if self.alike else _touched(federation, state)
         rows = {
             m.name: torch.full((len(cohort),), m.table or 0) if m.rows == "all" else touched
             for m in self.counted
@@ -172,8 +186,8 @@ def check(federation: Federation) -> None:
         BadInput: Where not; with the ε of one upload, if that is too much for the budget.
     """
     ledger = Ledger.of(federation)
-    if not ledger.affords(federation, 0):
-        most = float(max(spent.epsilon for spent in ledger._after(federation, 0)))
+    if not ledger.affords(federation):
+        most = float(max(spent.epsilon for spent in ledger._after(federation)))
         what = f"{ledger.budget:g} is less than one upload costs, ε = {most:.6g}"
         raise BadInput("plan.budget", what, "give more, or send less under more noise")
 
@@ -230,12 +244,13 @@ def _posts(federation: Federation) -> Sequence[str]:
     return tuple(defence.announce(model, federation.plan.dtype))
 
 
-def _touched(federation: Federation, round: int) -> Tensor:
-    """``[c]`` how many rows each client of a round will touch, by the draws it will make."""
-    plan, cohort = federation.plan, federation.sample(round)
+def _touched(federation: Federation, state: State | None) -> Tensor:
+    """``[c]`` how many rows each client of the next round will touch, by the draws it will make."""
+    state = state or federation.server.start(federation.keys.fold("server"))
+    fleet, cohort = federation.fleet, federation.sample(state.round)
+    letter = federation.letter(state, cohort)
     counts: dict[int, int] = {}
-    for chunk in federation.chunks(cohort):
-        keys = federation.client_keys(chunk, round)
-        drawn = Portion.draw(federation.clients, chunk, keys, epochs=plan.epochs, negatives=plan.negatives)
-        counts |= dict(zip(chunk.tolist(), (drawn.known.rows >= 0).sum(1).tolist(), strict=True))
+    for some in fleet.chunks(cohort):
+        found = drawn(fleet.task(), fleet.chunk(letter, cohort, some, fleet.keys))
+        counts |= dict(zip(some.tolist(), (found.known.rows >= 0).sum(1).tolist(), strict=True))
     return torch.tensor([counts[client] for client in cohort.tolist()])

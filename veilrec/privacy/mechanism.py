@@ -1,4 +1,8 @@
-"""Mechanisms: what a defence declares of its noise, so that a ledger can account for it."""
+"""Mechanisms: what a defence declares of its noise, so that a ledger can account for it.
+
+The ε of Gaussian noise is worked out here and not by dp-accounting, which answers the same: a defence needs σ
+before anything runs, on devices that have no accountant, and a ledger asks for thousands of users at once.
+"""
 
 from __future__ import annotations
 

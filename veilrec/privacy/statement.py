@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from veilrec.base.params import part_of
+from veilrec.metrics.words import epsilon
 from veilrec.privacy.accounting import LIMIT, Spent, spend
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ COUNTED = "numbers of examples are in the clear: the server weighs uploads by th
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
 EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
+ASKED = "what users ask recommendations with is charged for nowhere: each time costs what an upload costs"
 POSTED = "what consenting users post is in the clear"
 FINITE = "noise is made of finitely many bits: where λ is above the clip, the ε of a value may be 0.01 more"
 
@@ -82,9 +84,10 @@ def _statement(ledger: Ledger, upload: Spent, composed: dict[str, Any]) -> str:
     """One sentence: ε per coordinate, per upload and over the run."""
     single = sorted(m.epsilon for m in ledger.counted)
     most, uploads = composed["epsilon"]["max"], composed["uploads"]["max"]
+    each = dict.fromkeys(epsilon(float(one)) for one in (single[0], single[-1]))
     told = (
-        f"ε = {' to '.join(dict.fromkeys((_short(single[0]), _short(single[-1]))))} per coordinate, at most "
-        f"{_short(upload.epsilon)} per upload and {_short(most)} over the run ({uploads} uploads of a user)"
+        f"ε = {' to '.join(each)} per coordinate, at most {epsilon(float(upload.epsilon))} per upload and "
+        f"{epsilon(most)} over the run ({uploads} uploads of a user)"
     )
     told += f", at δ = {composed['delta']:g}" if composed["delta"] else ""
     if not ledger.guarantee:
@@ -119,17 +122,13 @@ def _notes(ledger: Ledger) -> list[str]:
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
     told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
-    told[COUNTED] = ledger.counts
+    told[COUNTED], told[ASKED] = ledger.counts, bool(ledger.asks)
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 
 def _how(spent: Sequence[Spent]) -> str:
     found = dict.fromkeys(one.how for one in spent)
     return next(iter(found)) if len(found) == 1 else f"PLD, beyond {LIMIT:,} coordinates exact addition"
-
-
-def _short(epsilon: Fraction | float) -> str:
-    return f"{float(epsilon):,.4g}" if epsilon < 10**4 else f"{float(epsilon):,.0f}"
 
 
 def _blank(budget: float) -> dict[str, Any]:

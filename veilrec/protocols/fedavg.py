@@ -17,16 +17,19 @@ from torch import Tensor
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
+from veilrec.base.rows import along
 from veilrec.base.steps import Rates, Stepper, every_rate, rate_of
-from veilrec.engine.store import Store
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
-from veilrec.protocol import Protocol, State
-from veilrec.wire.uploads import Sent, Uploads
+from veilrec.protocol import Protocol, Pulse, Server, Shape, State
+from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.uploads import Fold, Letter, Uploads
 
 __all__ = ["FedAvg"]
 
-HELPER = "helper/"  # before the name of a weight that a defence trains
+CLIENTS = "clients"  # the weight of all uploads together
+MOVED = "moved/"  # before the name of a weight that a defence trains: how many devices moved it
+TOUCHED = "touched/"  # before the name of a table: how many devices touched each row
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,7 @@ class FedAvg(Protocol):
     """Average the SHARED parts; the EXPOSED ones are only seen.
 
     Helpers are averaged over the devices that moved them, whatever the server does with the rest: their steps
-    are the defence's. Those that a defence spares leave them as they came. Which parts are helpers is kept in
-    the state's memory.
+    are the defence's. Those that a defence spares leave them as they came.
 
     Attributes:
         sends: Trained weights, or the gradient of the client's own mean loss at the weights received.
@@ -68,85 +70,112 @@ class FedAvg(Protocol):
                 "protocol.server", "gradients need a server that steps", 'set it to "sgd" or "adam"'
             )
 
-    def still(self) -> bool:
+    @property
+    def sends_gradients(self) -> bool:
         return self.sends == "gradients"
 
-    def sums(self) -> bool:
-        return self.still() and self.weigh == "clients"
+    @property
+    def accepts_sums(self) -> bool:
+        return self.sends_gradients and self.weigh == "clients"
 
-    def counts(self) -> bool:
+    @property
+    def needs_examples(self) -> bool:
         return self.weigh == "examples"
-
-    def start(self, model: Recommender, devices: Store, keys: Keys) -> State:
-        server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
-        lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
-        helpers = {HELPER + n: w.new_zeros(()) for n, w in server.items() if model.parts[part_of(n)].helper}
-        return State(0, server, devices, {**self._stepper(lone, 0).fresh(lone), **helpers})
-
-    def send(self, state: State, cohort: Tensor, keys: Keys) -> Sent:
-        return Sent(state.server, {})
 
     def pack(self, model: Recommender, device: Device, trained: Params, gradient: Params) -> Message:
         message: Message = {}
         for name in model.names(Scope.SHARED, Scope.EXPOSED):
             part = model.parts[part_of(name)]
-            value = gradient[name] if part.scope is Scope.SHARED and self.still() else trained[name]
+            measured = part.scope is Scope.SHARED and self.sends_gradients
+            value = gradient[name] if measured else trained[name]
             message[name] = Rows(device.batch.rows, value) if part.rows == "item" else value
         return message
 
-    def absorb(self, state: State, partial: Params, uploads: Uploads) -> Params:
+    def fold(self, model: Recommender, sent: Letter, partial: Message, uploads: Uploads) -> Message:
         """Sums of changes in float64 and in the order of the chunks: the number of workers changes no bit."""
-        told = uploads.examples if self.counts() else torch.ones_like(uploads.cohort)
-        assert told is not None  # the schema asks for it
-        share = told.double()
-        partial["clients"] = partial.get("clients", 0) + share.sum()
+        examples = uploads.values["examples"] if self.needs_examples else torch.ones_like(uploads.cohort)
+        assert isinstance(examples, Tensor)
+        share = examples.double()
+        _add(partial, CLIENTS, share.sum())
         for name, total in uploads.sums.items():
-            partial[name] = partial.get(name, 0) + total.double()
-        for name, server in state.server.items():
+            _add(partial, name, total.double())
+        for name in model.names(Scope.SHARED):
             if name in uploads.sums:
                 continue
-            value = uploads.values[name]
+            value, server = uploads.values[name], sent.all[name]
             if isinstance(value, Rows):
-                self._absorb_rows(partial, name, server, value, share)
-            else:
-                change = value if self.still() else value - server
-                wide = share.reshape(_like(change))
-                partial[name] = partial.get(name, 0) + (change.double() * wide).sum(0)
-                if HELPER + name in state.memory:
-                    moved = share * (change != 0).flatten(1).any(1)
-                    partial[HELPER + name] = partial.get(HELPER + name, 0) + moved.sum()
+                self._fold_rows(partial, name, server, value, share)
+                continue
+            change = value if self.sends_gradients else value - server
+            _add(partial, name, (change.double() * along(share, change)).sum(0))
+            if model.parts[part_of(name)].helper:
+                moved = share * (change != 0).flatten(1).any(1)
+                _add(partial, MOVED + name, moved.sum())
         return partial
 
-    def _absorb_rows(self, partial: Params, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
+    def _fold_rows(self, partial: Message, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
         """Rows are summed within the chunk, then added in float64; padding goes to a row nobody reads."""
         if name not in partial:
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
             if self.weigh == "touched":
-                partial[f"touched/{name}"] = server.new_zeros(len(server), dtype=torch.float64)
+                partial[TOUCHED + name] = server.new_zeros(len(server), dtype=torch.float64)
         row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
         # In place and with the sign turned: tables are large, and every copy is a walk through memory.
-        change = -value if self.still() else server.index_select(0, row.clamp(min=0)).sub_(value)
+        change = -value if self.sends_gradients else server.index_select(0, row.clamp(min=0)).sub_(value)
         if self.weigh == "examples":
-            change = change * share.to(change.dtype).repeat_interleave(upload.row.shape[1]).reshape(
-                _like(change)
-            )
+            each = share.to(change.dtype).repeat_interleave(upload.row.shape[1])
+            change = change * along(each, change)
         place = torch.where(row < 0, len(server), row)
         total = server.new_zeros(len(server) + 1, *server.shape[1:])
-        total.scatter_add_(0, place.reshape(_like(change)).expand_as(change), change)
-        partial[name] -= total[:-1]
+        total.scatter_add_(0, along(place, change).expand_as(change), change)
+        partial[name] -= total[:-1]  # type: ignore[operator]
         if self.weigh == "touched":
             count = torch.bincount(place, minlength=len(server) + 1)
-            partial[f"touched/{name}"] += count[:-1]
+            partial[TOUCHED + name] += count[:-1]  # type: ignore[operator]
 
-    def finish(self, state: State, partial: Params, keys: Keys) -> State:
+    def partial_schema(self, model: Recommender, sent: Letter) -> Schema:
+        specs = {CLIENTS: Spec((), torch.float64, kind="count")}
+        for name in model.names(Scope.SHARED):
+            part, shape = model.parts[part_of(name)], tuple(model.get_parameter(name).shape)
+            by_row = part.rows == "item"
+            specs[name] = Spec(shape[by_row:], torch.float64, shape[0] if by_row else None)
+            if by_row and self.weigh == "touched":
+                specs[TOUCHED + name] = Spec((), torch.float64, shape[0], kind="count")
+            if part.helper:
+                specs[MOVED + name] = Spec((), torch.float64, kind="count")
+        return specs
+
+    def make_server(self, shape: Shape) -> Server:
+        return Averaging(self, shape)
+
+
+class Averaging(Server):
+    """The server of `FedAvg`: it takes the mean, or steps along it."""
+
+    def __init__(self, protocol: FedAvg, shape: Shape) -> None:
+        self.protocol, self.shape = protocol, shape
+
+    def start(self, keys: Keys) -> State:
+        model = self.shape.model
+        server = {name: model.initial(name, keys.fold(name)) for name in model.names(Scope.SHARED)}
+        lone = {name: weight[None] for name, weight in server.items()}  # the server is a cohort of one
+        memory = self._stepper(lone, 0).fresh(lone)
+        return State(0, self.shape.cast(server), self.shape.cast(memory))
+
+    def send(self, state: State, cohort: Tensor, keys: Keys) -> Letter:
+        return Letter(state.server, {}, state.posts.values, state.round)
+
+    def finish(self, state: State, fold: Fold, keys: Keys, pulse: Pulse) -> State:
+        partial: Params = {name: value for name, value in fold.partial.items() if isinstance(value, Tensor)}
         changes = {name: self._mean(partial, name) for name in state.server if name in partial}
-        taken = {n: changes.pop(n) for n in [*changes] if self.server == "none" or HELPER + n in partial}
+        averages = self.protocol.server == "none"
+        taken = {n: changes.pop(n) for n in [*changes] if averages or MOVED + n in partial}
         server = {
             n: (w.double() + taken[n]).to(w.dtype) if n in taken else w for n, w in state.server.items()
         }
         if not changes:
             return replace(state, round=state.round + 1, server=server)
-        sign = 1.0 if self.still() else -1.0  # a change of weights points down, a gradient up
+        sign = 1.0 if self.protocol.sends_gradients else -1.0  # a change of weights points down, a slope up
         server = {name: weight.clone() for name, weight in server.items()}
         memory = {name: value.clone() for name, value in state.memory.items()}
         slopes = {name: (sign * change).to(server[name].dtype)[None] for name, change in changes.items()}
@@ -155,23 +184,23 @@ class FedAvg(Protocol):
         return replace(state, round=state.round + 1, server=server, memory=memory)
 
     def _mean(self, partial: Params, name: str) -> Tensor:
-        if self.weigh == "touched" and f"touched/{name}" in partial:
-            count = partial[f"touched/{name}"].clamp(min=1)
-            return partial[name] / count.reshape(_like(partial[name]))
-        if HELPER + name in partial:
-            return partial[name] / partial[HELPER + name].clamp(min=1)
-        return partial[name] / partial["clients"]
+        if TOUCHED + name in partial:
+            count = partial[TOUCHED + name].clamp(min=1)
+            return partial[name] / along(count, partial[name])
+        if MOVED + name in partial:
+            return partial[name] / partial[MOVED + name].clamp(min=1)
+        return partial[name] / partial[CLIENTS]
 
     def _stepper(self, names: Iterable[str], round: int) -> Stepper:
         rates = {part_of(name): self._rate(name, round) for name in names}
-        return Stepper("adam" if self.server == "adam" else "sgd", rates)
+        return Stepper("adam" if self.protocol.server == "adam" else "sgd", rates)
 
     def _rate(self, name: str, round: int) -> float:
-        halves = rate_of(self.server_halves, name)
+        halves = rate_of(self.protocol.server_halves, name)
         slower: float = 0.5 ** (round / halves) if halves else 1.0
-        return rate_of(self.server_lr, name) * slower
+        return rate_of(self.protocol.server_lr, name) * slower
 
 
-def _like(tensor: Tensor) -> tuple[int, ...]:
-    """The shape in which one number per row stretches over the tensor."""
-    return (-1, *(1 for _ in tensor.shape[1:]))
+def _add(partial: Message, name: str, value: Tensor) -> None:
+    known = partial.get(name, 0)
+    partial[name] = known + value  # type: ignore[operator]  # what is added up comes as no rows

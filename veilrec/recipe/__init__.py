@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from veilrec.base import toml
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 from veilrec.recipe import assembly, catalogue, plugins
+from veilrec.recipe.cells import Cell
 from veilrec.recipe.plugins import Plugin
 from veilrec.recipe.sections import LISTED, resolve
 from veilrec.recipe.settings import plain
@@ -23,17 +24,9 @@ from veilrec.recipe.source import SWEEP, Source
 if TYPE_CHECKING:
     from veilrec.experiment import Experiment
 
-__all__ = ["Cell", "Recipe"]
+__all__ = ["Recipe"]
 
 LONGEST = 150  # letters of a cell's name, which names a folder
-
-
-class Cell(NamedTuple):
-    """One run of a sweep: a name for its folder, what sets it apart, and a recipe of its own."""
-
-    name: str
-    settings: dict[str, Any]
-    recipe: Recipe
 
 
 @dataclass(frozen=True)
@@ -120,7 +113,7 @@ class Recipe:
         """The seeds that are asked for, most often one."""
         return tuple(self.values["seeds"] if "seeds" in self.values else [self.values["seed"]])
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[Cell[Recipe]]:
         """One recipe for each choice of the sweep and each seed; a plain recipe is its own only cell."""
         sweep = self.values.get("sweep", {})
         if not sweep and "seeds" not in self.values:

@@ -36,6 +36,7 @@ def build(values: Mapping[str, Any]) -> Values:
         "model": _model(values["model"]),
         "protocol": catalogue.build("protocols", protocol["name"], rest(protocol), "protocol"),
         "defence": chain(*(_one("defence", k, table) for k, table in enumerate(values["defence"]))),
+        "erasers": tuple(_one("eraser", k, table) for k, table in enumerate(values.get("eraser", ()))),
         "attacks": _attacks(values.get("attack", ())),
         **{
             name: made(**fit(name, values[name], options_of(made), ""))
@@ -145,6 +146,8 @@ def _agree(parts: Mapping[str, Any]) -> None:
     fresh = [n for n, part in model.parts.items() if part.rows and (part.rows, part.scope) != BEGINS_AT_ZERO]
     _named("model.scale", model.scale, fresh, "the model has no such table of vectors")
     parts["record"].chosen(protocol.schema(model))
+    for eraser in parts["erasers"]:
+        eraser.check(model)
 
 
 def _named(where: str, by_part: Any, known: Iterable[str], what: str) -> None:

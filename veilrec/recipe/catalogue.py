@@ -38,6 +38,7 @@ KINDS = {
     "models": "Recommender",
     "protocols": "Protocol",
     "defences": "Defence",
+    "erasers": "Eraser",
     "attacks": "Attack",
     "datasets": "",
 }

@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from veilrec.base.files import read_json, write_json, writing
 from veilrec.errors import BadInput
-from veilrec.experiment import Experiment, Written
 from veilrec.result import RESULT, Result
+
+if TYPE_CHECKING:
+    from veilrec.experiment import Experiment, Written
 
 __all__ = ["INDEX", "Cell", "run_cells", "runs_in"]
 
 INDEX, VERSION = "index.json", 1
+Origin = TypeVar("Origin", bound="Written | None")
 NAME = re.compile(r"(?!\.)[\w.=,+-]{1,200}")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One run among several.
+class Cell(NamedTuple, Generic[Origin]):
+    """One run of a sweep, or of several runs.
 
     Attributes:
         name: Of its folder.
-        experiment: Makes it when its turn has come, so that not all data is held at once.
         settings: What sets it apart, as in ``{"plan.rounds": 5, "seed": 0}``; by it pairs are formed.
-        recipe: Where it comes from one.
+        recipe: Of its own; None where it comes from none.
     """
 
     name: str
-    experiment: Callable[[], Experiment]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    recipe: Written | None = None
+    settings: dict[str, Any]
+    recipe: Origin
 
 
-def run_cells(cells: Sequence[Cell], out: Path, *, resume: bool = False, **options: Any) -> dict[str, Result]:
+def run_cells(
+    cells: Sequence[Cell[Origin]],
+    make: Callable[[Cell[Origin]], Experiment],
+    out: Path,
+    *,
+    resume: bool = False,
+    **options: Any,
+) -> dict[str, Result]:
     """Run each cell in ``out/name``, with the `options` of `Experiment.run`; resumed, finished ones stay.
+
+    `make` makes a cell's experiment when its turn has come, so that not all data is held at once.
 
     Raises:
         BadInput: Where names will not do, or the folder holds something else.
@@ -48,9 +56,8 @@ def run_cells(cells: Sequence[Cell], out: Path, *, resume: bool = False, **optio
     results: dict[str, Result] = {}
     for cell in cells:
         _write_index(cells, out)
-        results[cell.name] = cell.experiment().run(
-            out / cell.name, resume=resume, recipe=cell.recipe, **options
-        )
+        place, recipe = out / cell.name, cell.recipe
+        results[cell.name] = make(cell).run(place, resume=resume, recipe=recipe, **options)
     _write_index(cells, out)
     return results
 
@@ -72,7 +79,7 @@ def runs_in(place: Path) -> list[Path]:
     return found
 
 
-def _check(cells: Sequence[Cell], out: Path, resume: bool) -> None:
+def _check(cells: Sequence[Cell[Any]], out: Path, resume: bool) -> None:
     names = [cell.name for cell in cells]
     _check_names(names)
     _check_folder(out, names, resume)
@@ -98,7 +105,7 @@ def _check_folder(out: Path, names: Sequence[str], resume: bool) -> None:
         raise BadInput(out, "holds other cells", "resume with the recipe that they were made with")
 
 
-def _write_index(cells: Sequence[Cell], out: Path) -> None:
+def _write_index(cells: Sequence[Cell[Any]], out: Path) -> None:
     entries = [
         {"name": c.name, "settings": dict(c.settings), "finished": (out / c.name / RESULT).exists()}
         for c in cells

@@ -37,13 +37,14 @@ SCOPES = {"scopes": Option(Mapping[str, Literal["shared", "exposed", "private"]]
 PLUGIN = {"path": Option(Path), "sha256": Option(str, "")}
 PLAIN = {"plan": Plan, "evaluation": Evaluation, "record": Record, "threat": Threat}
 NAMED = {"model": ("models", "FedMF"), "protocol": ("protocols", "FedAvg")}
-LISTED = {"defence": "defences", "attack": "attacks"}
+LISTED = {"defence": "defences", "eraser": "erasers", "attack": "attacks"}
 SECTIONS = (
     *TOP,
     "data",
     *NAMED,
     "plan",
     "defence",
+    "eraser",
     "evaluation",
     "record",
     "threat",
@@ -68,7 +69,9 @@ def resolve(
     for section, (kind, default) in NAMED.items():
         values[section] = _named({"name": default, **_table(raw, section)}, kind, section, base)
     values["plan"] = _plain(raw, "plan")
+    _refuse_moved(raw)
     values["defence"] = _listed(raw, "defence", base) or [{"name": "none"}]
+    values["eraser"] = _listed(raw, "eraser", base)
     values |= {section: _plain(raw, section) for section in ("evaluation", "record")}
     if "threat" in raw:
         values["threat"] = _plain(raw, "threat")
@@ -87,6 +90,15 @@ def _refuse_unknown(raw: Mapping[str, Any]) -> None:
         homes = [section for section, made in PLAIN.items() if name in options_of(made)]
         fix = f"it belongs under [{homes[0]}]" if homes else nearest(name, SECTIONS)
         raise BadInput(name, "a recipe has no such section", fix)
+
+
+def _refuse_moved(raw: Mapping[str, Any]) -> None:
+    """What acts after training was a defence once: say where it is now."""
+    for place, table in enumerate(_tables(raw, "defence")):
+        plain_name = catalogue.plain_name(str(table.get("name", "")))
+        if plain_name in {catalogue.plain_name(name) for name in catalogue.entries("erasers")}:
+            what = f'"{table["name"]}" acts after training: it is an eraser'
+            raise BadInput(f"defence.{place}.name", what, "write it as [[eraser]]")
 
 
 def _seeds(raw: Mapping[str, Any]) -> Values:

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from veilrec.report.arms import seed_of
-from veilrec.report.measures import Measure, read
+from veilrec.metrics.groups import seed_of
+from veilrec.metrics.measures import Measure, read
 from veilrec.result import Result
 
 __all__ = ["COLUMNS", "columnar", "embedded", "table", "to_csv"]
@@ -84,20 +84,20 @@ def _rows(result: Result) -> Iterator[Row]:
                     "audit": audit,
                     "what": way,
                     "measure": "auc",
-                    **_numbers(one),
+                    **one.plain(),
                     "floor": 0.5,
                     "floor_of": "chance",
                 }
     for way in ("up", "down"):
         if one := read((result.traffic.get(way) or {}).get("mean")):
-            yield {"about": "traffic", "what": way, "measure": "bytes per device and round", **_numbers(one)}
+            yield {"about": "traffic", "what": way, "measure": "bytes per device and round", **one.plain()}
     for phase, seconds in result.timing.items():
         if one := read(seconds):
             yield {
                 "about": "time",
                 "what": phase,
                 "measure": "bytes" if "bytes" in phase else "seconds",
-                **_numbers(one),
+                **one.plain(),
             }
 
 
@@ -108,7 +108,7 @@ def _usefulness(result: Result) -> Iterator[Row]:
             yield {
                 "about": "usefulness",
                 "measure": metric,
-                **_numbers(one),
+                **one.plain(),
                 "floor": floor,
                 "floor_of": "popularity",
             }
@@ -118,49 +118,24 @@ def _attribute(entry: Mapping[str, Any]) -> Iterator[Row]:
     given = entry.get("verdict") or {}
     for measure in ("auc", "spearman", "r2"):
         if one := read(given.get(measure), given.get("replicates") or ()):
-            yield {
-                "about": "verdict",
-                "what": given.get("attacker"),
-                "measure": measure,
-                **_numbers(one),
-                **_floor(entry, measure),
-            }
+            yield _row(entry, "verdict", given.get("attacker"), measure, one)
     for attacker in entry.get("attackers") or ():
+        part, oracle = "+".join(attacker.get("parts") or ()), bool(attacker.get("oracle"))
+        more = {"part": part, "oracle": oracle, "p": attacker.get("p")}
         for measure, score in (attacker.get("scores") or {}).items():
             if one := read(score):
-                yield {
-                    "about": "attacker",
-                    "what": attacker.get("name"),
-                    "part": "+".join(attacker.get("parts") or ()),
-                    "oracle": bool(attacker.get("oracle")),
-                    "measure": measure,
-                    **_numbers(one),
-                    **_floor(entry, measure),
-                    "p": attacker.get("p"),
-                }
+                yield {**_row(entry, "attacker", attacker.get("name"), measure, one), **more}
     for part in entry.get("parts") or ():
         if one := read(part.get("auc")):
-            yield {
-                "about": "part",
-                "what": part.get("classifier"),
-                "part": part.get("part"),
-                "measure": "auc",
-                **_numbers(one),
-                **_floor(entry, "auc"),
-            }
+            yield {**_row(entry, "part", part.get("classifier"), "auc", one), "part": part.get("part")}
     for group in entry.get("groups") or ():
         if one := read(group.get("micro_f1")):
-            yield {
-                "about": "group",
-                "what": f"{group.get('by')}: {group.get('group')}",
-                "measure": "micro_f1",
-                **_numbers(one),
-                **_floor(entry, "micro_f1"),
-            }
+            yield _row(entry, "group", f"{group.get('by')}: {group.get('group')}", "micro_f1", one)
 
 
-def _numbers(one: Measure) -> Row:
-    return {"value": one.value, "low": one.low if one.sure else None, "high": one.high if one.sure else None}
+def _row(entry: Mapping[str, Any], about: str, what: str | None, measure: str, one: Measure) -> Row:
+    """One number of an audit, with its floor."""
+    return {"about": about, "what": what, "measure": measure, **one.plain(), **_floor(entry, measure)}
 
 
 def _floor(entry: Mapping[str, Any], measure: str) -> Row:

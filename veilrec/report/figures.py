@@ -9,11 +9,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from veilrec.report.arms import Arm
-from veilrec.report.measures import Measure
-from veilrec.report.numerals import number, whole
+from veilrec.metrics.arms import Arm
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.words import number, whole
 
-__all__ = ["Chart", "Table", "Variant", "colour", "intervals", "line", "mark", "rows_figure", "words"]
+__all__ = [
+    "Chart",
+    "Table",
+    "Variant",
+    "bars",
+    "colour",
+    "intervals",
+    "line",
+    "mark",
+    "rows_figure",
+    "ticks",
+    "titled",
+    "words",
+]
 
 Figure = dict[str, Any]
 MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
@@ -125,6 +138,23 @@ def line(
     return shape, label
 
 
+def titled(axis: str, **more: Any) -> Figure:
+    """An axis with its title."""
+    return {"title": {"text": words(axis)}, **more}
+
+
+def ticks(names: Sequence[str], width: int, lines: int = 2, at: Sequence[float] = (), **more: Any) -> Figure:
+    """An axis of names, one beside the other or `at` places."""
+    places = list(at) or list(range(len(names)))
+    told = [words(name, width, lines) for name in names]
+    return {"tickvals": places, "ticktext": told, "showgrid": False, "automargin": True, **more}
+
+
+def bars(lengths: Sequence[float | None], at: Sequence[float], width: float, **more: Any) -> Figure:
+    """Bars that lie, one at each place."""
+    return {"type": "bar", "orientation": "h", "x": list(lengths), "y": list(at), "width": width, **more}
+
+
 def rows_figure(
     names: Sequence[str],
     series: Sequence[tuple[Arm, Sequence[Measure | None]]],
@@ -140,7 +170,7 @@ def rows_figure(
     data: list[Figure] = []
     for place, (arm, measures) in enumerate(series):
         at = [-(k * step + place * ROW) for k in range(len(names))]
-        data += _bars(arm, at, measures, base) if base is not None else []
+        data += [_way(arm, at, measures, base)] if base is not None else []
         data.append(_marks(arm, at, measures, names, base))
     span = _span(series, floors, base)
     middle = [-(k * step + ROW * (len(series) - 1) / 2) for k in range(len(names))]
@@ -155,14 +185,8 @@ def rows_figure(
             "margin": {"t": 14 + 14 * len(lines)},
             "showlegend": len(series) > 1,
             "barmode": "overlay",
-            "xaxis": {"title": {"text": words(axis)}, "range": span},
-            "yaxis": {
-                "tickvals": middle,
-                "ticktext": [words(name, 20, 3) for name in names],
-                "range": [lowest, ROW / 2 + GAP / 2],
-                "showgrid": False,
-                "automargin": True,
-            },
+            "xaxis": titled(axis, range=span),
+            "yaxis": ticks(names, 20, 3, middle, range=[lowest, ROW / 2 + GAP / 2]),
             "shapes": [shape for shape, _ in lines],
             "annotations": _spread([label for _, label in lines], sum(span) / 2),
         },
@@ -204,21 +228,11 @@ def _marks(
     }
 
 
-def _bars(arm: Arm, at: Sequence[float], measures: Sequence[Measure | None], base: float) -> list[Figure]:
+def _way(arm: Arm, at: Sequence[float], measures: Sequence[Measure | None], base: float) -> Figure:
     """The way from the base to each mark."""
-    return [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "showlegend": False,
-            "hoverinfo": "skip",
-            "base": base,
-            "x": [one.value - base if one else None for one in measures],
-            "y": list(at),
-            "width": ROW * 0.72,
-            "marker": {"color": colour(arm, 0.22), "line": {"width": 0}},
-        }
-    ]
+    lengths = [one.value - base if one else None for one in measures]
+    tint = {"color": colour(arm, 0.22), "line": {"width": 0}}
+    return bars(lengths, at, ROW * 0.72, base=base, showlegend=False, hoverinfo="skip", marker=tint)
 
 
 def _merged(floors: Mapping[str, float]) -> list[tuple[str, float]]:

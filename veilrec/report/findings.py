@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from veilrec.report.arms import Arm, Family
-from veilrec.report.measures import Measure, difference
-from veilrec.report.numerals import number, whole
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.measures import Measure, difference
+from veilrec.metrics.terms import Terms
+from veilrec.metrics.words import number, whole
 from veilrec.report.sentences import sentence
-from veilrec.report.terms import Terms
 from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, not_alike, verdict, verdicts, worst
 
 __all__ = [
-    "Cell",
     "Comparison",
     "Finding",
+    "VerdictCell",
     "Versus",
     "comparisons",
     "findings",
@@ -29,7 +29,7 @@ EDGE = 0.04  # room on a strip beyond chance
 
 
 @dataclass(frozen=True)
-class Cell:
+class VerdictCell:
     """One verdict as a table shows it: the number, its interval, and where it lies against chance.
 
     Attributes:
@@ -59,7 +59,7 @@ class Finding:
     title: str
     terms: Terms
     measure: str
-    cell: Cell
+    cell: VerdictCell
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def findings(family: Family) -> list[Finding]:
     return [_finding(family, one) for one in found]
 
 
-def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, Cell | None]]]:
+def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, VerdictCell | None]]]:
     """Arms by attribute, those that leak most on top; collapsed arms stand at the end and are not ranked."""
     attributes = family.attributes(audit)
 
@@ -133,7 +133,7 @@ def comparisons(family: Family, audit: str, defended: bool) -> list[Comparison]:
     ]
 
 
-def cell(one: Verdict) -> Cell:
+def cell(one: Verdict) -> VerdictCell:
     """A verdict as a table shows it."""
     mark, words = MARKS[one.leaning]
     seeds = len(one.by_seed)
@@ -143,7 +143,7 @@ def cell(one: Verdict) -> Cell:
     )
     interval = f"{number(one.measure.low)}–{number(one.measure.high)}" if one.measure.sure else "no interval"
     floor = f"chance {one.chance:g}"
-    return Cell(number(one.measure.value), interval, floor, mark, words, one.leaning, _strip(one), who)
+    return VerdictCell(number(one.measure.value), interval, floor, mark, words, one.leaning, _strip(one), who)
 
 
 def _badness(one: Verdict) -> tuple[bool, bool, float]:

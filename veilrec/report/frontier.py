@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from veilrec.report.arms import Arm, Family
-from veilrec.report.epsilons import HEADS, epsilon_of, noisy
-from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, words
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.epsilons import HEADS
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.words import between, number, whole
+from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, titled, words
 from veilrec.report.labels import place_labels, short_labels
-from veilrec.report.measures import Measure
-from veilrec.report.numerals import interval, number, whole
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, worst
 
 __all__ = ["best", "frontier"]
@@ -110,8 +110,8 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
             "height": 480,
             "margin": {"t": 26},
             "showlegend": crowded,
-            "xaxis": {"title": {"text": words(axis)}, "range": spans[0]},
-            "yaxis": {"title": {"text": words(f"usefulness: {family.metric}")}, "range": spans[1]},
+            "xaxis": titled(axis, range=spans[0]),
+            "yaxis": titled(f"usefulness: {family.metric}", range=spans[1]),
             "shapes": [shape for shape, _ in lines],
             "annotations": [*(label for _, label in lines), BETTER],
         },
@@ -175,7 +175,7 @@ def _marks(point: Point, chance: float, label: str) -> list[Figure]:
         "hoverinfo": "text",
         "hovertext": [
             f"{told}<br>{words(point.verdict.attribute)}: leakage {whole(point.leak)}"
-            f"<br>usefulness {whole(point.useful)}<br>{words(epsilon_of(arm))}"
+            f"<br>usefulness {whole(point.useful)}<br>{words(arm.epsilon)}"
         ],
     }
     return [small, large] if len(seeds) > 1 else [large]
@@ -216,19 +216,19 @@ def _table(family: Family, points: Sequence[Point], title: str, variant: int) ->
         family.metric,
         "95 % interval",
         "popularity",
-        *(HEADS if (told := noisy(family)) else ()),
+        *(HEADS if (told := family.noisy) else ()),
     ]
     rows = [
         [
             f"{p.arm.label}{' (collapsed)' if p.arm.collapsed else ''}",
             p.verdict.attribute,
             number(p.verdict.measure.value),
-            interval(p.verdict.measure),
+            between(p.verdict.measure),
             f"{p.verdict.chance:g}",
             number(p.useful.value),
-            interval(p.useful),
+            between(p.useful),
             number(p.arm.floor),
-            *(epsilon_of(p.arm).cells if told else ()),
+            *(p.arm.epsilon.cells if told else ()),
         ]
         for p in points
     ]

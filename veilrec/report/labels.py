@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from veilrec.report.arms import Arm
+from veilrec.metrics.arms import Arm
 
 __all__ = ["place_labels", "short_labels"]
 

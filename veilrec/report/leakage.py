@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from veilrec.report.arms import Arm, Family
-from veilrec.report.figures import Chart, Figure, Table, Variant, rows_figure, words
-from veilrec.report.measures import Measure
-from veilrec.report.numerals import bare, count, interval, number, whole
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.words import bare, between, count, number, whole
+from veilrec.report.figures import Chart, Figure, Table, Variant, rows_figure, ticks
 from veilrec.report.verdicts import (
     MEASURES,
     attackers,
@@ -25,6 +25,18 @@ WAYS = {
     "rows": "the row was sent or changed",
     "norms": "how far the row moved",
     "direction": "where the row moved",
+}
+HEAT = {
+    "type": "heatmap",
+    "texttemplate": "%{text}",
+    "textfont": {"size": 13},
+    "hoverinfo": "text",
+    "zmin": 0.5,
+    "zmax": 1,
+    "xgap": 3,
+    "ygap": 3,
+    "colorscale": "@heat",
+    "showscale": False,
 }
 
 
@@ -192,48 +204,27 @@ def _heat(rows: Sequence[tuple[str, dict[str, Measure]]]) -> Figure:
     def grid(what: Callable[[Measure], object]) -> list[list[object]]:
         return [[what(found[key]) if key in found else None for key in keys] for _, found in rows]
 
-    def depth(one: Measure) -> float:
-        return 0.5 if one.leaning(0.5) == "none" and one.sure else round(one.folded(0.5).value, 4)
-
-    def told(one: Measure) -> str:
-        short = number(one.value, 2)
-        return f"({short})" if one.sure and one.leaning(0.5) == "none" else short
-
-    trace = {
-        "type": "heatmap",
-        "z": grid(depth),
-        "text": grid(told),
-        "hovertext": grid(whole),
-        "texttemplate": "%{text}",
-        "textfont": {"size": 13},
-        "hoverinfo": "text",
-        "zmin": 0.5,
-        "zmax": 1,
-        "xgap": 3,
-        "ygap": 3,
-        "colorscale": "@heat",
-        "showscale": False,
-    }
-    ticks = {"showgrid": False, "automargin": True, "zeroline": False, "ticks": ""}
+    plain: Figure = {"zeroline": False, "ticks": ""}
     return {
-        "data": [trace],
+        "data": [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(whole)}],
         "layout": {
             "height": 48 * len(rows) + 70,
             "showlegend": False,
-            "xaxis": {
-                "domain": [0, min(1.0, 0.2 * len(keys))],
-                "tickvals": list(range(len(keys))),
-                "ticktext": [words(key, 12) for key in keys],
-                **ticks,
-            },
-            "yaxis": {
-                "tickvals": list(range(len(rows))),
-                "ticktext": [words(name, 18) for name, _ in rows],
-                "autorange": "reversed",
-                **ticks,
-            },
+            "xaxis": ticks(keys, 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
+            "yaxis": ticks([name for name, _ in rows], 18, autorange="reversed", **plain),
         },
     }
+
+
+def _depth(one: Measure) -> float:
+    """How strong the colour is: 0.5 for none."""
+    return 0.5 if one.leaning(0.5) == "none" and one.sure else round(one.folded(0.5).value, 4)
+
+
+def _number(one: Measure) -> str:
+    """The number, in brackets where no leak is shown."""
+    short = number(one.value, 2)
+    return f"({short})" if one.sure and one.leaning(0.5) == "none" else short
 
 
 def _part_table(rows: Sequence[tuple[str, dict[str, Measure]]], variant: int, title: str) -> Table:
@@ -260,4 +251,4 @@ def _rows_table(
 
 
 def _cells(one: Measure | None) -> list[str]:
-    return [number(one.value if one else None), interval(one)]
+    return [number(one.value if one else None), between(one)]

@@ -13,17 +13,16 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from veilrec.metrics.arms import Family, families
+from veilrec.metrics.terms import protocols, terms
+from veilrec.metrics.words import bare
 from veilrec.report import protocol, running
-from veilrec.report.arms import Family, families
-from veilrec.report.epsilons import epsilon_of, noisy
 from veilrec.report.exports import columnar, embedded, table
 from veilrec.report.figures import Chart
 from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_group, by_part, touched
-from veilrec.report.numerals import bare
 from veilrec.report.people import user_map
-from veilrec.report.terms import protocols, terms
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
@@ -117,7 +116,7 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
         "sections": [section for section in drawn if section.charts],
         "tested": bare(family.first.utility.users),
         "reads": _reads(family),
-        "epsilons": {arm: epsilon_of(arm) for arm in family.arms} if noisy(family) else {},
+        "epsilons": {arm: arm.epsilon for arm in family.arms} if family.noisy else {},
         "too_much": protocol.TOO_MUCH,
         "utility": protocol.utility_table(family),
         "ledgers": protocol.ledgers(family),

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from veilrec.report.arms import Family
+from veilrec.metrics.arms import Family
+from veilrec.metrics.words import count
 from veilrec.report.figures import MARKS, Chart, Figure, Table, Variant, colour, words
-from veilrec.report.numerals import count
 
 __all__ = ["user_map"]
 
@@ -19,7 +19,9 @@ def user_map(family: Family, maps: Mapping[str, Any]) -> Chart:
     """User vectors in two dimensions, coloured by attribute; of each arm the first run that has a map."""
     variants: list[Variant] = []
     tables: list[Table] = []
-    found = [(arm, next((name for name, _ in arm.runs if maps.get(name)), None)) for arm in family.arms]
+    found = [
+        (arm, next((name for name, _ in arm.runs.values() if maps.get(name)), None)) for arm in family.arms
+    ]
     there = [(arm, maps[name]) for arm, name in found if name is not None]
     for arm, one in there:
         for attribute, entry in one["attributes"].items():

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from veilrec.report.arms import Arm, Family, flat, seed_of
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.groups import flat
+from veilrec.metrics.words import bare, count, duration, number, shown
 from veilrec.report.figures import Table
-from veilrec.report.numerals import bare, count, duration, number, shown
 
 __all__ = ["Audit", "Ledger", "audits", "ledgers", "runs", "settings", "utility_table"]
 
@@ -110,7 +111,7 @@ def runs(family: Family) -> Table:
         [
             name,
             arm.label,
-            shown(seed_of(result)),
+            shown(seed),
             f"{result.selected} of {result.rounds}",
             result.stopped,
             duration(result.timing.get("total")),
@@ -118,7 +119,7 @@ def runs(family: Family) -> Table:
             result.data_fingerprint[:12],
         ]
         for arm in family.arms
-        for name, result in arm.runs
+        for seed, (name, result) in arm.runs.items()
     ]
     return Table(
         ["run", "defence", "seed", "round kept", "ended by", "time", "recipe", "data"], rows, (0, 1, 4, 6, 7)
@@ -129,9 +130,11 @@ def settings(arm: Arm) -> tuple[Table, Table, Table]:
     """The recipe of an arm, where it ran, and its data, as dotted names and values."""
     first = arm.first
     return (
-        _pairs(flat({k: v for k, v in first.settings.items() if k != "seed"}), "setting"),
-        _pairs(flat(first.environment), "environment"),
-        _pairs({k: v for k, v in flat(first.data).items() if not k.startswith("attributes.")}, "data"),
+        _pairs(flat({k: v for k, v in first.settings.items() if k != "seed"}, every=True), "setting"),
+        _pairs(flat(first.environment, every=True), "environment"),
+        _pairs(
+            {k: v for k, v in flat(first.data, every=True).items() if not k.startswith("attributes.")}, "data"
+        ),
     )
 
 

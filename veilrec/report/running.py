@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from veilrec.report.arms import Arm, Family
-from veilrec.report.figures import Chart, Figure, Table, Variant, colour, dash, line, mark, words
-from veilrec.report.measures import read
-from veilrec.report.numerals import amount, bare, duration, number
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.measures import read
+from veilrec.metrics.words import amount, bare, duration, number
+from veilrec.report.figures import (
+    Chart,
+    Figure,
+    Table,
+    Variant,
+    bars,
+    colour,
+    dash,
+    line,
+    mark,
+    ticks,
+    titled,
+    words,
+)
 from veilrec.result import Result
 
 __all__ = ["learning", "time", "traffic"]
@@ -24,7 +37,7 @@ def learning(family: Family) -> Chart:
     variants: list[Variant] = []
     tables: list[Table] = []
     shown = {family.metric: f"{family.metric} on validation items", "loss": "training loss"}
-    along = sorted({name for arm in family.arms for _, run in arm.runs for name in run.curves})
+    along = sorted({name for arm in family.arms for run in arm.results for name in run.curves})
     attacked = [name.removeprefix(ALONG) for name in along if name.startswith(ALONG)]
     shown |= {f"{ALONG}{who}": f"balanced accuracy of the attack on {who}" for who in attacked}
     for name, words_of in shown.items():
@@ -99,7 +112,7 @@ def time(family: Family) -> Chart:
 
 def _curves(arm: Arm, name: str) -> list[Figure]:
     found: list[Figure] = []
-    for label, result in arm.runs:
+    for label, result in arm.runs.values():
         rounds, values = _curve(result, name)
         if not rounds:
             continue
@@ -153,8 +166,8 @@ def _curve_figure(family: Family, traces: Sequence[Figure], name: str, axis: str
         "layout": {
             "height": 380,
             "showlegend": len(family.arms) > 1,
-            "xaxis": {"title": {"text": "round"}},
-            "yaxis": {"title": {"text": words(axis)}},
+            "xaxis": titled("round"),
+            "yaxis": titled(axis),
             "shapes": [shape for shape, _ in lines],
             "annotations": [label for _, label in lines],
         },
@@ -164,7 +177,7 @@ def _curve_figure(family: Family, traces: Sequence[Figure], name: str, axis: str
 def _curve_table(family: Family, name: str, variant: int) -> Table:
     rows = []
     for arm in family.arms:
-        for label, result in arm.runs:
+        for label, result in arm.runs.values():
             rounds, values = _curve(result, name)
             at = dict(zip(rounds, values, strict=True))
             ends = [number(values[0], 4), number(values[-1], 4)] if values else ["–", "–"]
@@ -182,53 +195,46 @@ def _stacks(
     kinds = [
         kind for kind in dict.fromkeys(k for one in parts for k in one) if any(one.get(kind) for one in parts)
     ]
-    data: list[Figure] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": words(kind),
-            "x": [one.get(kind, 0.0) for one in parts],
-            "y": list(range(len(names))),
-            "width": 0.62,
-            "marker": {"color": f"@s{k % 6}", "line": {"width": 1, "color": "@paper"}},
-            "hoverinfo": "text",
-            "hovertext": [
-                f"{words(name)}<br>{words(kind)}: {bare(one.get(kind, 0.0))} {words(axis)}"
-                for name, one in zip(names, parts, strict=True)
-            ],
-        }
-        for k, kind in enumerate(kinds)
-    ]
     ends = [sum(one.values()) for one in parts]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "text",
-            "showlegend": False,
-            "hoverinfo": "skip",
-            "x": ends,
-            "y": list(range(len(names))),
-            "text": [f" {total}" for total in totals],
-            "textposition": "middle right",
-            "cliponaxis": False,
-        }
-    )
     return {
-        "data": data,
+        "data": [*(_stack(k, kind, names, parts, axis) for k, kind in enumerate(kinds)), _sums(ends, totals)],
         "layout": {
             "height": 30 * len(names) + 84,
             "showlegend": len(kinds) > 1,
             "barmode": "stack",
             "legend": {"traceorder": "normal"},
-            "xaxis": {"title": {"text": words(axis)}, "range": [0, 1.3 * max(ends, default=1.0) or 1]},
-            "yaxis": {
-                "tickvals": list(range(len(names))),
-                "ticktext": [words(name, 20, 3) for name in names],
-                "autorange": "reversed",
-                "showgrid": False,
-                "automargin": True,
-            },
+            "xaxis": titled(axis, range=[0, 1.3 * max(ends, default=1.0) or 1]),
+            "yaxis": ticks(names, 20, 3, autorange="reversed"),
         },
+    }
+
+
+def _stack(
+    k: int, kind: str, names: Sequence[str], parts: Sequence[Mapping[str, float]], axis: str
+) -> Figure:
+    """The bars of one kind, the k-th of the stack."""
+    lengths = [one.get(kind, 0.0) for one in parts]
+    told = [
+        f"{words(name)}<br>{words(kind)}: {bare(length)} {words(axis)}"
+        for name, length in zip(names, lengths, strict=True)
+    ]
+    tint = {"color": f"@s{k % 6}", "line": {"width": 1, "color": "@paper"}}
+    shared = {"name": words(kind), "marker": tint, "hoverinfo": "text", "hovertext": told}
+    return bars(lengths, range(len(names)), 0.62, **shared)
+
+
+def _sums(ends: Sequence[float], totals: Sequence[str]) -> Figure:
+    """What stands behind each row."""
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "x": ends,
+        "y": list(range(len(ends))),
+        "text": [f" {total}" for total in totals],
+        "textposition": "middle right",
+        "cliponaxis": False,
     }
 
 

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from veilrec.metrics.measures import mute
-from veilrec.report.measures import Measure, pool, read
-from veilrec.report.numerals import number, out_of_100
+from veilrec.metrics.leaks import mute
+from veilrec.metrics.measures import Measure, pool, read
+from veilrec.metrics.sentences import About, guessed, hidden, ranked, sight, within, wrong_way
 from veilrec.report.verdicts import Verdict, attacker_of
 
 __all__ = ["sentence"]
-
-VECTORS = "embeddings"  # what reads user vectors; everything else reads uploads
 
 
 def sentence(one: Verdict) -> str:
@@ -21,81 +19,43 @@ def sentence(one: Verdict) -> str:
     told = str(one.entries[0]["verdict"].get("sentence") or "")
     if len(one.entries) == 1 and told:
         return told
+    about = About(one.attribute, _sight(one), one.grants, one.scale, one.measure)
     if one.leaning == "none":
-        return _nothing(one)
+        families = {name for entry in one.entries for name in entry["verdict"].get("families") or ()}
+        return hidden(about, len(families), _failed(one))
     if one.leaning == "below":
-        return (
-            f"{_who(one)} ranks {one.attribute} the wrong way round more often than chance "
-            f"({_called(one)} {number(one.measure.value, 2)}): whoever turns the answer round has learned it."
-        )
-    return _of_classes(one) if one.classes else _of_values(one)
-
-
-def _nothing(one: Verdict) -> str:
-    families = len({name for entry in one.entries for name in entry["verdict"].get("families") or ()})
-    who = f"No attacker of {families} families finds" if families > 1 else "The only attacker does not find"
-    granted = f", with {' and '.join(one.grants)}" if one.grants else ""
-    ends = ""
-    if one.measure.sure:
-        ends = f" [{number(one.measure.low, 2)}, {number(one.measure.high, 2)}]"
-    return (
-        f"{who} {one.attribute} in {_sight(one)}{granted}: "
-        f"{_called(one)} {number(one.measure.value, 2)}{ends}, chance {number(one.chance, 2)}.{_failed(one)}"
-    )
+        return wrong_way(about)
+    return _of_classes(one, about) if one.classes else _of_values(one, about)
 
 
 def _failed(one: Verdict) -> str:
     """A word where the attacker of some seed says the same of everybody."""
     count = sum(mute(attacker_of(entry)) for entry in one.entries)
-    who = f" In {count} of {len(one.entries)} seeds the attacker that this goes by"
+    who = f"In {count} of {len(one.entries)} seeds the attacker that this goes by"
     return f"{who} says the same of everybody: it has failed." if count else ""
 
 
-def _of_classes(one: Verdict) -> str:
+def _of_classes(one: Verdict, about: About) -> str:
     right, floor = _score(one, "micro_f1"), _floor(one, "micro_f1", "majority")
     if right is None or floor is None:
-        return f"{_who(one)} tells {one.attribute} better than chance."
+        return f"{about.who} tells {one.attribute} better than chance."
     most = _majority(one.entries[0])
     if right.low > floor:
-        return (
-            f"{_who(one)} guesses {one.attribute} right for {out_of_100(right.value)} of 100 users; "
-            f"always guessing {most}: {out_of_100(floor)}."
-        )
-    return (
-        f"{_who(one)}{'' if one.grants else ','} given {_pair(one)}, says which is which "
-        f"{out_of_100(one.measure.value)} times of 100 (chance: 50); guessing everyone's {one.attribute} "
-        f"it is right for {out_of_100(right.value)} of 100, always guessing {most} for {out_of_100(floor)}."
-    )
+        return guessed(about, right.value, most, floor)
+    return ranked(about, one.entries[0].get("classes") or (), right.value, most, floor)
 
 
-def _pair(one: Verdict) -> str:
-    classes = one.entries[0].get("classes") or []
-    return f"a {classes[0]} and a {classes[1]} user" if len(classes) == 2 else "one of a class and one not"
-
-
-def _of_values(one: Verdict) -> str:
+def _of_values(one: Verdict, about: About) -> str:
     off, floor = _score(one, "mae"), _floor(one, "mae")
     if off is None or floor is None:
-        return f"{_who(one)} tells {one.attribute} better than chance."
-    return (
-        f"{_who(one)} guesses {one.attribute} to within {off.value:.1f} on average; "
-        f"without looking: {floor:.1f}."
-    )
-
-
-def _who(one: Verdict) -> str:
-    granted = f", and was granted {' and '.join(one.grants)}," if one.grants else ""
-    return f"An attacker who sees {_sight(one)}{granted}"
+        return f"{about.who} tells {one.attribute} better than chance."
+    return within(about, off.value, floor)
 
 
 def _sight(one: Verdict) -> str:
+    """What the attackers of the seeds look at."""
     reads = [str(attacker_of(entry).get("reads", "")) for entry in one.entries]
-    seen = ("the user vectors" if name == VECTORS else "the uploads" for name in reads)
-    return " or ".join(dict.fromkeys(seen))
-
-
-def _called(one: Verdict) -> str:
-    return {"auc": "AUC", "spearman": "rank correlation"}.get(one.scale, "R²")
+    return " or ".join(dict.fromkeys(map(sight, reads)))
 
 
 def _score(one: Verdict, measure: str) -> Measure | None:

@@ -9,10 +9,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
-from veilrec.metrics.measures import Run, found_in
-from veilrec.report.arms import Arm, Family, seed_of
-from veilrec.report.measures import Measure, combined_p, difference, pool, read
-from veilrec.report.terms import Terms, terms
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.leaks import found_in
+from veilrec.metrics.measures import Measure, combined_p, difference, pool, read
+from veilrec.metrics.terms import Terms, terms
 
 __all__ = [
     "MEASURES",
@@ -284,6 +284,5 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
 
 def _turned(one: Verdict) -> dict[Any, Measure]:
     """The measure by seed, turned round in runs that are surely below chance."""
-    runs = {seed_of(result): Run(name, result) for name, result in one.arm.runs}
-    found = {seed: found_in(runs[seed], one.audit, one.attribute) for seed in one.by_seed}
-    return {seed: Measure(got.value, replicates=got.replicates) for seed, got in found.items() if got}
+    found = {seed: found_in(one.arm.runs[seed], one.audit, one.attribute) for seed in one.by_seed}
+    return {seed: leak.measure for seed, leak in found.items() if leak is not None}

@@ -10,7 +10,7 @@ from veilrec.errors import BadInput
 from veilrec.lab.presets import PRESETS, preset
 from veilrec.metrics.alike import FREE
 from veilrec.recipe.settings import shown
-from veilrec.reproduction.cells import Cell
+from veilrec.reproduction.cells import PaperCell
 from veilrec.reproduction.numbers import WORST
 from veilrec.result import Result
 
@@ -37,7 +37,7 @@ def attacks(audit: str, attacker: str) -> bool:
     return attacker in {name or entry for entry, one in found.attacks.items() for name in one.unfold()}
 
 
-def lacking(cell: Cell, result: Result) -> list[Lack]:
+def lacking(cell: PaperCell, result: Result) -> list[Lack]:
     """Audits that are not in a result, or were made by another protocol than their name stands for now."""
     try:
         threat = cell.recipe(has_data=False).values["threat"]

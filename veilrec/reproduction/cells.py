@@ -15,13 +15,13 @@ from veilrec.reproduction.contents import Table
 from veilrec.reproduction.paper import Paper
 from veilrec.result import RESULT, Result
 
-__all__ = ["Cell", "Shelf", "cells_of", "other_settings"]
+__all__ = ["FinishedRuns", "PaperCell", "cells_of", "other_settings"]
 
 IDLE = ("plan.chunk", "plan.workers")  # they change no number
 
 
 @dataclass(frozen=True)
-class Cell:
+class PaperCell:
     """One run: a method on a dataset with a seed.
 
     Attributes:
@@ -75,7 +75,7 @@ def cells_of(
     only: Sequence[str] = (),
     named: Sequence[str] = (),
     extra: bool = True,
-) -> list[Cell]:
+) -> list[PaperCell]:
     """Every run that the tables need, once; seeds outermost, so that a whole table is there early.
 
     Raises:
@@ -95,7 +95,7 @@ def cells_of(
                 wanted |= dict.fromkeys((seed, dataset, row) for row in rows)
     _refuse_absent(only, {row for _, _, row in wanted}, tables)
     return [
-        Cell(
+        PaperCell(
             dataset,
             paper.datasets[dataset].name or dataset,
             method,
@@ -122,7 +122,7 @@ def _refuse_absent(only: Sequence[str], rows: Collection[str], tables: Mapping[s
             raise BadInput("--only", f'"{name}" is no row of {", ".join(tables)} here', nearest(name, rows))
 
 
-class Shelf:
+class FinishedRuns:
     """Finished runs by dataset, method and seed, each read once from its folder.
 
     Attributes:
@@ -158,7 +158,7 @@ class Shelf:
         }
 
 
-def other_settings(cell: Cell, result: Result) -> list[str]:
+def other_settings(cell: PaperCell, result: Result) -> list[str]:
     """What a finished run was made with that its recipe says otherwise by now: ``plan.lr was 0.1, is 0.5``.
 
     One that the run does not know, since veilrec has learned it later, is a difference where the recipe asks

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from veilrec.metrics.measures import Measure
-from veilrec.reproduction.cells import Shelf
+from veilrec.metrics.words import bracketed, number
+from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Claim, Table
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
@@ -44,14 +45,14 @@ class Checked:
     ranked: bool = True
 
 
-def check(paper: Paper, table: Table, claim: Claim, dataset: str, shelf: Shelf) -> Checked:
+def check(paper: Paper, table: Table, claim: Claim, dataset: str, finished: FinishedRuns) -> Checked:
     """A claim of a table on a dataset, from the runs that are there."""
     what, against = sides(paper, table, claim)
-    runs = {who: shelf.runs(dataset, who) for who in _methods(claim)}
+    runs = {who: finished.runs(dataset, who) for who in _methods(claim)}
     first = values_of(runs[claim.who], what)
-    second = _second(claim, against, runs, shelf.out / dataset)
+    second = _second(claim, against, runs, finished.out / dataset)
     said, found = _said(paper, claim, what, against), minus(first, second)
-    if found is None or found.low is None:
+    if found is None or not found.sure:
         why = _absent(paper, claim, runs, first, second)
         return Checked("cannot be checked", found, 0, f"{said}: cannot be checked, {why}.")
     seeds = sorted(first.keys() & second.keys())
@@ -107,8 +108,6 @@ def _absent(paper: Paper, claim: Claim, runs: Runs, first: Side, second: Side) -
 
 
 def _verdict(claim: Claim, found: Measure) -> Verdict:
-    assert found.low is not None
-    assert found.high is not None
     if found.low <= 0 <= found.high:
         return "not told apart"
     if claim.alike:
@@ -151,9 +150,7 @@ def _other(paper: Paper, claim: Claim) -> str:
 
 def _numbers(first: list[float], second: list[float], found: Measure) -> str:
     one, other = sum(first) / len(first), sum(second) / len(second)
-    low, high = found.low or 0.0, found.high or 0.0
-    told = f"{one:.3f} against {other:.3f}, {found.value:+.3f} [{low:+.3f}, {high:+.3f}]"
-    return told.replace("-", "−")
+    return f"{number(one)} against {number(other)}, {bracketed(found, sign=True)}"
 
 
 def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str, int]:

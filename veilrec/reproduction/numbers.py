@@ -1,6 +1,6 @@
 """Numbers: what runs reached, over their seeds and users, and the doubt about it.
 
-The interval is that of `veilrec.metrics.comparison`: users resampled alike in all runs, widened by the
+The interval is that of `veilrec.metrics.measures`: users resampled alike in all runs, widened by the
 spread of the seeds as Student's t asks for. Of a score whose resamples a result does not keep, the ends of
 its interval stand in; two such scores are then compared as if they were of different people, which is
 wider.
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veilrec.metrics.measures import Measure, interval, mute, only_read, usefulness
+from veilrec.metrics.leaks import mute, only_read
+from veilrec.metrics.measures import Measure, interval, widened
 from veilrec.result import Result
 
 __all__ = ["WORST", "Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
@@ -105,13 +106,13 @@ def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
 def over_seeds(values: Sequence[Value], *, share: bool = True) -> Measure:
     """The mean over seeds, of a share from 0 to 1, with the doubt about users and about seeds."""
     measure = interval([one.value for one in values], [one.replicates for one in values])
-    if measure.low is None or measure.high is None:
+    if not measure.sure:
         below = sum(one.value - one.low for one in values) / len(values)
         above = sum(one.high - one.value for one in values) / len(values)
-        measure = _widened([one.value for one in values], below, above)
+        measure = widened([one.value for one in values], below, above)
     if not share:
         return measure
-    return Measure(measure.value, max(0.0, measure.low or 0.0), min(1.0, measure.high or 0.0))
+    return Measure(measure.value, max(0.0, measure.low), min(1.0, measure.high))
 
 
 def minus(first: Mapping[int, Value], second: Mapping[int, Value]) -> Measure | None:
@@ -126,7 +127,7 @@ def minus(first: Mapping[int, Value], second: Mapping[int, Value]) -> Measure | 
         return interval(apart, resampled)
     below = sum(math.hypot(a.value - a.low, b.high - b.value) for a, b in pairs) / len(pairs)
     above = sum(math.hypot(a.high - a.value, b.value - b.low) for a, b in pairs) / len(pairs)
-    return _widened(apart, below, above)
+    return widened(apart, below, above)
 
 
 def _difference(one: Value, other: Value) -> list[float]:
@@ -135,24 +136,11 @@ def _difference(one: Value, other: Value) -> list[float]:
     return [float(value) for value in found]
 
 
-def _widened(values: Sequence[float], below: float, above: float) -> Measure:
-    """A mean with the doubt about users as it is given, widened by the spread of the seeds."""
-    seeds = interval(values, [[value] for value in values])  # one resample: what is left is the seeds' doubt
-    low, high = seeds.low, seeds.high
-    assert low is not None
-    assert high is not None
-    return Measure(
-        seeds.value,
-        seeds.value - math.hypot(below, seeds.value - low),
-        seeds.value + math.hypot(above, high - seeds.value),
-    )
-
-
 def _useful(result: Result, metric: str) -> Value | None:
     if metric not in result.utility.test:
         return None
     value = float(result.utility.test[metric])
-    replicates = usefulness(result, metric)
+    replicates = result.utility_replicates.get(metric) or ()
     low, high = np.percentile(replicates, [2.5, 97.5]).tolist() if len(replicates) else (value, value)
     return Value(value, low, high, replicates)
 

@@ -32,7 +32,7 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     federation = recipe.experiment(found.data).federation()
     clients, judging = federation.clients, federation.evaluation
     with workers(federation.plan.workers) as pool:
-        scored = evaluate(judging, clients, "test", popularity(clients), federation.candidates, pool)
+        scored = evaluate(judging, clients, "test", popularity(clients), federation.fleet.candidates(), pool)
     means, resampled = scored.means(), replicates(scored, found.data, metric)
     each = {name: {"value": means[name], "replicates": some} for name, some in resampled.items()}
     told = {"version": VERSION, **_mark(result), "metric": metric, **each.pop(metric), "beside": each}

@@ -151,13 +151,13 @@ def plain(told: Told) -> dict[str, Any]:
                 "extra": row.extra,
                 "seeds": sorted(row.runs),
                 "collapsed": row.collapsed,
-                "above_popularity": row.above and row.above._asdict(),
+                "above_popularity": row.above and row.above.plain(),
                 "cost": {name: one._asdict() for name, one in cost_of(page, row).items()},
                 "ledger": [run.ledger.get("statement", "") for run in row.runs.values()],
                 "numbers": [
                     {
                         **entry.what._asdict(),
-                        "ours": entry.ours and entry.ours._asdict(),
+                        "ours": entry.ours and entry.ours.plain(),
                         "paper": entry.theirs,
                         "difference": entry.difference,
                         "seeds": entry.seeds,
@@ -174,7 +174,7 @@ def plain(told: Told) -> dict[str, Any]:
                 "sentence": c.sentence,
                 "verdict": c.verdict,
                 "ranked": c.ranked,
-                "difference": c.difference and c.difference._asdict(),
+                "difference": c.difference and c.difference.plain(),
                 "seeds": c.seeds,
             }
             for c in told.claims

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 
 from veilrec.base.files import writing
 from veilrec.errors import Interrupted, VeilrecError
-from veilrec.reproduction.cells import Cell
+from veilrec.reproduction.cells import PaperCell
 from veilrec.runs.interrupt import stoppable
 
 __all__ = ["Failure", "lighten", "run_apart", "run_here"]
@@ -33,7 +33,7 @@ TAIL = 12  # lines that are told of a process that failed
 KEPT = {"result.json", "recipe.toml", "metrics.jsonl", "timing.jsonl"}  # of a run that is made light
 
 Tell = Callable[[str], None]
-After = Callable[[Cell], None]
+After = Callable[[PaperCell], None]
 
 
 class Failure(NamedTuple):
@@ -44,7 +44,7 @@ class Failure(NamedTuple):
     said: str
 
 
-def lighten(cell: Cell) -> None:
+def lighten(cell: PaperCell) -> None:
     """Leave of a finished run its result and how it came about: weights and transcripts may be gigabytes.
 
     It counts as finished all the same, but nobody can attack it again.
@@ -57,7 +57,7 @@ def lighten(cell: Cell) -> None:
 
 
 def run_here(
-    cells: Sequence[Cell], run: Callable[[Cell], object], after: After | None = None
+    cells: Sequence[PaperCell], run: Callable[[PaperCell], object], after: After | None = None
 ) -> list[Failure]:
     """Run cells one after another, and call `after` with each that has ended well; an interruption ends it.
 
@@ -83,7 +83,7 @@ def run_here(
 class _Running:
     """A cell at work in a process of its own."""
 
-    cell: Cell
+    cell: PaperCell
     process: subprocess.Popen[bytes]
     log: Path
     sink: IO[bytes]
@@ -91,9 +91,9 @@ class _Running:
 
 
 def run_apart(
-    cells: Sequence[Cell],
+    cells: Sequence[PaperCell],
     jobs: int,
-    command: Callable[[Cell], list[str]],
+    command: Callable[[PaperCell], list[str]],
     tell: Tell,
     longest: float = LONGEST,
     after: After | None = None,
@@ -131,7 +131,7 @@ def run_apart(
     return failures
 
 
-def _start(cell: Cell, command: Callable[[Cell], list[str]], jobs: int) -> _Running:
+def _start(cell: PaperCell, command: Callable[[PaperCell], list[str]], jobs: int) -> _Running:
     log = cell.folder.with_name(f"{cell.folder.name}.log")
     with writing(log):
         log.parent.mkdir(parents=True, exist_ok=True)

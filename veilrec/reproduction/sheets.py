@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veilrec.reproduction.costs import HEAD, Cost, cells, costs
-from veilrec.reproduction.curves import at_rounds, looks
+from veilrec.metrics.epsilons import epsilon_of
+from veilrec.metrics.words import bracketed, number, signed
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
+from veilrec.reproduction.per_round import HEAD, Cost, at_rounds, cells, costs, looks
 from veilrec.reproduction.tables import Page, Row, beside
 from veilrec.reproduction.words import (
     ALONG,
@@ -15,12 +16,8 @@ from veilrec.reproduction.words import (
     GUESSES,
     MISSING,
     UNKNOWN,
-    epsilons,
-    measured,
     minutes,
-    number,
     score_label,
-    signed,
 )
 
 __all__ = ["BELOW", "MUTE", "OURS", "Sheet", "cost_of", "grid", "sheets_of", "unmeasured"]
@@ -104,7 +101,7 @@ def _label(row: Row) -> str:
 
 def _ours(row: Row, what: Quantity) -> str:
     entry = row.entries[what]
-    return f"{measured(entry.ours, UNKNOWN)}{MUTE if entry.mute else ''}"
+    return f"{bracketed(entry.ours) if entry.ours else UNKNOWN}{MUTE if entry.mute else ''}"
 
 
 def _audit(paper: Paper, columns: list[Quantity]) -> str:
@@ -134,7 +131,7 @@ def _attack(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
         cells = [_label(row)]
         for what in columns:
             cells += _three(row, what) if what in printed else [_ours(row, what)]
-        rows.append([*cells, epsilons(row.runs.values())[0]])
+        rows.append([*cells, epsilon_of(row.runs.values()).cells[0]])
     label = paper.attributes[columns[0].attribute].label
     word = "in" if columns[0].score in COMPONENTS else "of"
     title = f"{label}: {score_label(columns[0].score)} {word} the attack{_audit(paper, columns)}"
@@ -172,10 +169,10 @@ def _useful(paper: Paper, page: Page) -> Sheet:
     for row in page.ran:
         results = list(row.runs.values())
         seeds = f"{len(results)}" if len(results) == page.seeds else f"{len(results)} of {page.seeds}"
-        above = [measured(row.above), _beats(row)]
+        above = [bracketed(row.above) if row.above else MISSING, _beats(row)]
         others = [cell for one in metrics[1:] for cell in _three(row, Quantity(one))]
         numbers = [*_three(row, Quantity(paper.metric)), *above, *others]
-        rows.append([_label(row), *numbers, *epsilons(results), seeds, minutes(results)])
+        rows.append([_label(row), *numbers, *epsilon_of(results).cells, seeds, minutes(results)])
     lowest = number(page.popularity) if page.popularity is not None else MISSING
     floors = {by[one]: number(value) for one, value in page.popularity_beside.items()}
     floor = ["popularity", lowest, *(floors.get(told, "") for told in head[2:])]
@@ -215,6 +212,6 @@ def _three(row: Row, what: Quantity) -> list[str]:
 
 def _beats(row: Row) -> str:
     above = row.above
-    if above is None or above.low is None or above.high is None:
+    if above is None or not above.sure:
         return MISSING if above is None else "unknown"
     return "yes" if above.low > 0 else "no, below" if above.high < 0 else "not told apart"

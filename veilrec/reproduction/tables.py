@@ -9,9 +9,10 @@ from pathlib import Path
 
 from veilrec.errors import BadInput
 from veilrec.metrics.alike import refuse_mixtures
-from veilrec.metrics.measures import Measure, Run
+from veilrec.metrics.leaks import Run
+from veilrec.metrics.measures import Measure
 from veilrec.reproduction.audits import attacks
-from veilrec.reproduction.cells import Shelf
+from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Table
 from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
@@ -109,7 +110,7 @@ class Page:
         return next((row for row in self.rows if row.method == method), None)
 
 
-def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool = True) -> Page:
+def page_of(paper: Paper, name: str, dataset: str, finished: FinishedRuns, *, extra: bool = True) -> Page:
     """A table on a dataset, from the runs that are there.
 
     Raises:
@@ -117,12 +118,12 @@ def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool 
     """
     table = paper.tables[name]
     methods = table.rows if extra else list(table.methods)
-    found = shelf.all(dataset, methods)
+    found = finished.all(dataset, methods)
     if found:
         refuse_mixtures([Run(path, result) for path, result in found.items()])
     known = [attribute for attribute in table.attributes if paper.datasets[dataset].has(attribute)]
     columns = {attribute: _columns(paper, table, attribute) for attribute in known}
-    rows = [_row(paper, name, dataset, method, columns, shelf) for method in methods]
+    rows = [_row(paper, name, dataset, method, columns, finished) for method in methods]
     results = list(found.values())
     every = [what for some in columns.values() for what in some]
     floor = results[0].utility.floor if results else {}
@@ -134,8 +135,8 @@ def page_of(paper: Paper, name: str, dataset: str, shelf: Shelf, *, extra: bool 
         rows,
         {what: floors_of(results, what) for what in every},
         floor.get(paper.metric),
-        shelf.seeds,
-        [f"{row.method}/seed={s}" for row in rows for s in range(shelf.seeds) if s not in row.runs],
+        finished.seeds,
+        [f"{row.method}/seed={s}" for row in rows for s in range(finished.seeds) if s not in row.runs],
         {metric: floor[metric] for metric in paper.metrics_of(table)[1:] if metric in floor},
     )
 
@@ -158,10 +159,15 @@ def beside(paper: Paper, columns: Sequence[Quantity]) -> list[Quantity]:
 
 
 def _row(
-    paper: Paper, name: str, dataset: str, method: str, columns: dict[str, list[Quantity]], shelf: Shelf
+    paper: Paper,
+    name: str,
+    dataset: str,
+    method: str,
+    columns: dict[str, list[Quantity]],
+    finished: FinishedRuns,
 ) -> Row:
     table = paper.tables[name]
-    runs, extra = shelf.runs(dataset, method), method in table.extra
+    runs, extra = finished.runs(dataset, method), method in table.extra
     shown = [what for some in columns.values() for what in some]
     entries = {}
     for what in [*shown, *beside(paper, shown), *map(Quantity, paper.metrics_of(table))]:
@@ -170,7 +176,7 @@ def _row(
         theirs = None if extra else reported(paper, name, dataset, method, what)
         mute = sum(value.mute for value in values.values())
         entries[what] = Entry(what, ours, theirs, len(values), mute)
-    above = _above(runs, paper.metric, shelf.out / dataset)
+    above = _above(runs, paper.metric, finished.out / dataset)
     one = paper.methods[method]
     return Row(method, one.label, extra, runs, entries, above, one.against)
 

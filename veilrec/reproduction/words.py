@@ -1,11 +1,10 @@
-"""Words: scores, numbers and guarantees as a table shows them."""
+"""Words: scores, guesses and counts of runs as a table of a paper calls them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from veilrec.metrics.measures import Measure
+from veilrec.metrics.words import ABSENT
 from veilrec.result import Result
 
 __all__ = [
@@ -13,16 +12,13 @@ __all__ = [
     "COMPONENTS",
     "GUESSES",
     "METRICS",
-    "NONE",
+    "MISSING",
     "SCORES",
+    "UNKNOWN",
     "below",
-    "epsilons",
-    "measured",
     "minutes",
-    "number",
     "score_label",
     "seeds_told",
-    "signed",
 ]
 
 SCORES = {
@@ -42,7 +38,7 @@ GUESSES = {
     "uniform": "at random, every class alike",
 }
 ALONG = "bacc"  # before an attribute: an attack while a model is trained
-NONE, MISSING, UNKNOWN = "–", "missing", "not measured"
+MISSING, UNKNOWN = "missing", "not measured"
 
 
 def score_label(score: str) -> str:
@@ -51,25 +47,6 @@ def score_label(score: str) -> str:
     if name == ALONG:
         return f"balanced accuracy on {k}"
     return f"{METRICS.get(name, name)}@{k}" if at else {**SCORES, **COMPONENTS}.get(score, score)
-
-
-def measured(measure: Measure | None, absent: str = MISSING) -> str:
-    """``0.612 [0.580, 0.640]``."""
-    if measure is None:
-        return absent
-    if measure.low is None or measure.high is None:
-        return number(measure.value)
-    return f"{number(measure.value)} [{number(measure.low)}, {number(measure.high)}]"
-
-
-def number(value: float | None) -> str:
-    """Three digits; a dash where there is none."""
-    return NONE if value is None else f"{value:.3f}".replace("-", "−")
-
-
-def signed(value: float | None) -> str:
-    """With its sign."""
-    return NONE if value is None else f"{value:+.3f}".replace("-", "−")
 
 
 def seeds_told(seeds: Sequence[int]) -> str:
@@ -90,48 +67,6 @@ def minutes(results: Iterable[Result]) -> str:
     """How long a run took, on average: training, testing and attacks."""
     some = [float(result.timing["total"]) / 60 for result in results if "total" in result.timing]
     if not some:
-        return NONE
+        return ABSENT
     mean = sum(some) / len(some)
     return f"{mean:.1f}" if mean >= 0.05 else "< 0.1"
-
-
-def epsilons(results: Iterable[Result]) -> list[str]:
-    """ε per coordinate, per upload, and over the run of the user who gave most; the largest of the runs.
-
-    An ε that holds but for a chance of δ has it beside it: ``0.5 (δ = 1e-05)``.
-    """
-    ledgers = [result.ledger for result in results]
-    if not ledgers:
-        return [MISSING] * 3
-    noises = [one for ledger in ledgers for one in ledger.get("mechanisms") or () if one.get("counted", True)]
-    if not noises:
-        return ["no noise declared", NONE, NONE]
-    coordinate = _coordinate(noises, max(float(_part(one, "per_upload").get("delta", 0)) for one in ledgers))
-    if not all(ledger.get("guarantee") for ledger in ledgers):
-        return [f"{coordinate}, not on all that leaves", "none", "none"]
-    upload = max((_part(ledger, "per_upload") for ledger in ledgers), key=lambda one: float(one["epsilon"]))
-    run = max((_part(ledger, "composed") for ledger in ledgers), key=lambda one: float(one["epsilon"]["max"]))
-    return [
-        coordinate,
-        _at(_short(float(upload["epsilon"])), float(upload.get("delta", 0))),
-        _at(_short(float(run["epsilon"]["max"])), float(run.get("delta", 0))),
-    ]
-
-
-def _coordinate(noises: Sequence[Mapping[str, Any]], delta: float) -> str:
-    """From the least to the most; of Gauss's noise at the δ of an upload, Laplace's needs none."""
-    single = [float(one["epsilon_per_coordinate"]) for one in noises]
-    told = " to ".join(dict.fromkeys((_short(min(single)), _short(max(single)))))
-    return _at(told, delta if any(one.get("kind") == "gaussian" for one in noises) else 0.0)
-
-
-def _part(ledger: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return ledger.get(name) or {}
-
-
-def _at(epsilon: str, delta: float) -> str:
-    return f"{epsilon} (δ = {delta:g})" if delta else epsilon
-
-
-def _short(epsilon: float) -> str:
-    return f"{epsilon:,.4g}" if epsilon < 10**4 else f"{epsilon:,.0f}"

@@ -14,7 +14,6 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from veilrec.base.files import Digest, digest, sweep, sync_folder, write_json, w
 from veilrec.base.params import Params
 from veilrec.base.tensors import Reader, read, write
 from veilrec.engine.shelf import Shelf
+from veilrec.engine.store import Store
 from veilrec.errors import BadInput, Corrupted
 from veilrec.protocol import State
 from veilrec.wire.uploads import Posts
@@ -65,16 +65,21 @@ class Checkpoints:
         """Where the devices' files of the state at hand lie: beside their links."""
         return self.folder.with_name(DEVICES)
 
-    def select(self, state: State, extra: Mapping[str, Params]) -> None:
+    def select(self, state: State, devices: Store, extra: Mapping[str, Params]) -> None:
         """Keep a state in the place of the one selected before; `extra` are more groups of tensors."""
-        self._save(state, extra)
+        self._save(state, devices, extra)
         self._prune(state.round)
 
     def write(
-        self, state: State, extra: Mapping[str, Params], notes: Mapping[str, Any], selected: int
+        self,
+        state: State,
+        devices: Store,
+        extra: Mapping[str, Params],
+        notes: Mapping[str, Any],
+        selected: int,
     ) -> None:
         """A checkpoint of a state, and of the selected one, which is this one or was kept by `select`."""
-        self._save(state, extra)
+        self._save(state, devices, extra)
         needed = sorted({_state_name(state.round), _state_name(selected or state.round)})
         body = {
             "version": VERSION,
@@ -123,19 +128,19 @@ class Checkpoints:
             warnings.warn(text, Damaged, stacklevel=3)
             path.unlink()
 
-    def _save(self, state: State, extra: Mapping[str, Params]) -> None:
+    def _save(self, state: State, devices: Store, extra: Mapping[str, Params]) -> None:
         """Write a state, unless this process has done so already."""
         name = _state_name(state.round)
         if name not in self._files:
             with writing(self.folder):
                 self.folder.mkdir(exist_ok=True)
-            state.devices.snapshot(self.folder / _folder_name(name))
-            self._files[name] = write(self.folder / name, flat(state, extra), secret=True)
+            devices.snapshot(self.folder / _folder_name(name))
+            self._files[name] = write(self.folder / name, flat(state, devices, extra), secret=True)
 
-    def load(self, round: int, start: State) -> tuple[State, dict[str, Params]]:
-        """A state that was kept, put into the place of a fresh one, and its other groups."""
+    def load(self, round: int, devices: Store) -> tuple[State, dict[str, Params]]:
+        """A state that was kept, and its other groups; what devices held then is put into `devices`."""
         name = _state_name(round)
-        return unflat(round, read(self.folder / name), start, self.folder / _folder_name(name))
+        return unflat(round, read(self.folder / name), devices, self.folder / _folder_name(name))
 
     def _read(self, path: Path) -> Saved:
         try:
@@ -183,12 +188,12 @@ class _Wrong(Exception):
     """What is wrong with a checkpoint."""
 
 
-def flat(state: State, extra: Mapping[str, Params]) -> Params:
+def flat(state: State, devices: Store, extra: Mapping[str, Params]) -> Params:
     """A state as one table of tensors, for a file."""
     groups: dict[str, Params] = {
         "server": state.server,
         "memory": state.memory,
-        "devices": state.devices.state(),
+        "devices": devices.state(),
         "posts": {"owner": state.posts.owner, **{f"value/{n}": v for n, v in state.posts.values.items()}},
         **extra,
     }
@@ -196,26 +201,19 @@ def flat(state: State, extra: Mapping[str, Params]) -> Params:
 
 
 def unflat(
-    round: int, tensors: Params, start: State, files: Path | None = None
+    round: int, tensors: Params, devices: Store, files: Path | None = None
 ) -> tuple[State, dict[str, Params]]:
-    """The reverse of `flat`, on the device of `start`, whose store is filled; devices' files from `files`."""
+    """The reverse of `flat`, where the store lies, which is filled; devices' files from `files`."""
     groups: dict[str, Params] = {"server": {}, "memory": {}, "devices": {}, "posts": {}}
-    device = start.devices.slot.device
+    device = devices.slot.device
     for name, value in tensors.items():
         group, rest = name.split("/", 1)
         groups.setdefault(group, {})[rest] = value if group not in STATES else value.to(device)
-    start.devices.restore(groups.pop("devices"), files)
+    devices.restore(groups.pop("devices"), files)
     posts = groups.pop("posts")
     owner = posts.pop("owner")
     values = {name.removeprefix("value/"): value for name, value in posts.items()}
-    state = replace(
-        start,
-        round=round,
-        server=groups.pop("server"),
-        memory=groups.pop("memory"),
-        posts=Posts(owner, values),
-    )
-    return state, groups
+    return State(round, groups.pop("server"), groups.pop("memory"), Posts(owner, values)), groups
 
 
 def _state_name(round: int) -> str:

@@ -19,6 +19,7 @@ from veilrec.base.scratch import Scratch
 from veilrec.base.tensors import Blocks, Reader, read, write
 from veilrec.engine.evaluation import Scored
 from veilrec.engine.heap import COUNT, padded
+from veilrec.engine.store import Store
 from veilrec.errors import BadInput, Corrupted
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
@@ -95,32 +96,31 @@ def write_recipe(folder: Path, text: str) -> None:
         raise BadInput(path, "another recipe", "choose another folder with --out")
 
 
-def save_state(folder: Path, state: State) -> dict[str, Digest]:
+def save_state(folder: Path, state: State, store: Store) -> dict[str, Digest]:
     """Write a state as two files: what the server has, and what devices hold, for their owner only."""
     server = {**state.server, **{f"memory/{name}": value for name, value in state.memory.items()}}
-    store = state.devices  # in the order of its slots: no column has to be copied
     own: dict[str, Tensor | Blocks] = {"client": store.clients(), "posts/owner": state.posts.owner}
     own |= {f"posts/value/{name}": value for name, value in state.posts.values.items()}
-    own |= store.columns()
+    own |= store.columns()  # in the order of its slots: no column has to be copied
     return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
 
 
-def _state_of(folder: Path, round: int, start: State) -> State:
-    """The reverse of `save_state`, in the place of a fresh state."""
+def _state_of(folder: Path, round: int, store: Store) -> State:
+    """The reverse of `save_state`, with a fresh store that is filled."""
     tensors: Params = {}
     for name, value in read(folder / MODEL).items():
         tensors[name if name.startswith("memory/") else f"server/{name}"] = value
-    own, shelved = Reader(folder / USERS), start.devices.shelf is not None
+    own, shelved = Reader(folder / USERS), store.shelf is not None
     client, columns = own.get("client"), [n for n in own.names if n != "client" and n[:6] != "posts/"]
     tensors |= {name: own.get(name) for name in own.names if name[:6] == "posts/"}
-    tensors["devices/slot"] = torch.full((len(start.devices.slot),), -1)
+    tensors["devices/slot"] = torch.full((len(store.slot),), -1)
     if not shelved:
         tensors["devices/slot"][client] = torch.arange(len(client))
         tensors |= {f"devices/value/{name}": own.get(name) for name in columns}
-    state = unflat(round, tensors, start)[0]
+    state = unflat(round, tensors, store)[0]
     for first in range(0, len(client) if shelved else 0, ROWS):
-        some = client[first : first + ROWS].to(state.devices.slot.device)
-        state.devices.put(some, _columns_of(folder / USERS, columns, first))
+        some = client[first : first + ROWS].to(store.slot.device)
+        store.put(some, _columns_of(folder / USERS, columns, first))
     return state
 
 
@@ -181,7 +181,7 @@ class Run:
         """
         for name in (MODEL, USERS):
             _verify(self.path / name, self.result)
-        return _state_of(self.path, self.result.selected, federation.start())
+        return _state_of(self.path, self.result.selected, federation.fleet.begin())
 
 
 def load_run(path: Path, data: Interactions | None = None) -> Run:

@@ -47,6 +47,7 @@ class Recorder:
         """Write one chunk of one round down."""
         if not self.record.last:
             return
+        self._schema = {**self._schema, **exchange.schema}
         self._spool = self._append(self._spool, exchange.round, exchange)
 
     def finish(self) -> None:
@@ -120,7 +121,8 @@ class Recorder:
             spool = _Spool(self.folder / f"r{round:06}")
             for name, value in self._told(exchange.sent.all).items():
                 spool.append(f"sent/{name}", value, grows=False)
-        spool.take(exchange, self._chosen, self._told(exchange.sent.each), posts=self._wants("posts"))
+        chosen = self.record.chosen(exchange.schema)
+        spool.take(exchange, chosen, self._told(exchange.sent.each), posts=self._wants("posts"))
         return spool
 
     def _wants(self, name: str) -> bool:
@@ -148,8 +150,6 @@ class _Spool:
     def take(self, exchange: Exchange, chosen: set[str], each: dict[str, Tensor], *, posts: bool) -> None:
         received = exchange.received
         self.append("cohort", received.cohort)
-        if received.examples is not None:
-            self.append("examples", received.examples)
         for name, letter in each.items():
             self.append(f"each/{name}", letter)
         for name in sorted(chosen):

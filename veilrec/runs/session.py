@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from veilrec.base.params import part_of
 from veilrec.engine.evaluation import Scored, evaluate, popularity
 from veilrec.engine.probe import probe
 from veilrec.engine.workers import workers
+from veilrec.eraser import VectorEraser
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
 from veilrec.privacy.disclosure import disclosures
@@ -44,6 +45,7 @@ class Session:
         keeps: Whether it stays when the run is over.
         progress: Is told how far it is.
         examiner: Attacks what the server sees of the selected state.
+        erasers: What is applied to the selected state, in order.
     """
 
     federation: Federation
@@ -53,6 +55,7 @@ class Session:
     keeps: bool
     progress: Progress
     examiner: Examiner
+    erasers: Sequence[VectorEraser] = ()
 
     def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
         """Train to the end, then judge and write."""
@@ -62,8 +65,8 @@ class Session:
         self.progress("test", 0, 1, None)
         state = training.selected(last)
         selected, row = state.round, training.rows[state.round - 1]
-        if self.federation.defence.acts("unlearn"):
-            state, row = self._unlearnt(state), {}  # what validation said before no longer holds
+        if self.erasers:
+            state, row = self._erased(state), {}  # what validation said before no longer holds
         scored = self.federation.evaluate(state, "test")
         utility = self._utility(state, scored, row)
         tested = time.perf_counter()
@@ -104,11 +107,12 @@ class Session:
 
     def _training(self, stop: Stop, seconds: float | None, mark: str) -> Training:
         fed, place = self.federation, self.place
-        schema = fed.protocol.schema(fed.model, fed.plan.dtype)
+        schema, unit = fed.fleet.schema(), fed.plan.unit(len(fed.able))
+        record = replace(self.record, last=self.record.last * unit)
         return Training(
             fed,
             Checkpoints(place / folder.CHECKPOINT, mark),
-            Recorder(place / folder.SPOOL, self.record, schema),
+            Recorder(place / folder.SPOOL, record, schema),
             Journal(place / folder.METRICS),
             Journal(place / folder.TIMING),
             stop,
@@ -117,10 +121,12 @@ class Session:
             along=self.examiner.along,
         )
 
-    def _unlearnt(self, state: State) -> State:
-        """The selected state after the defence's repair, whose rounds draw from keys of their own."""
-        fed = self.federation
-        return fed.defence.unlearn(state, replace(fed, keys=fed.keys.fold("unlearn")))
+    def _erased(self, state: State) -> State:
+        """The selected state after every eraser, in order; each draws from keys of its own."""
+        keys = self.federation.keys.fold("unlearn")
+        for place, eraser in enumerate(self.erasers):
+            state = self.federation.erase(state, eraser, keys.fold(place) if place else keys)
+        return state
 
     def _discloses(self) -> list[dict[str, Any]]:
         """What the messages of one device tell the server, by name."""
@@ -133,7 +139,7 @@ class Session:
         fed, test = self.federation, scored.means()
         with workers(fed.plan.workers) as pool:
             judged = evaluate(
-                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.candidates, pool
+                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.fleet.candidates(), pool
             )
         floor, select = judged.means(), fed.evaluation.select
         validation = {name: row[name] for name in test if name in row}
@@ -151,7 +157,7 @@ class Session:
         recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}
-        written = folder.save_state(self.place, state)
+        written = folder.save_state(self.place, state, self.federation.fleet.devices)
         written[folder.PER_USER] = folder.write_per_user(self.place, scored, self.data)
         for name in (folder.RECIPE, folder.METRICS, folder.TRANSCRIPT, WORLD, IDS):
             if (self.place / name).exists():

@@ -70,8 +70,8 @@ class Training:
     def traffic(self) -> Traffic:
         """The byte counter."""
         fed = self.federation
-        up, down = (make(fed.model, fed.plan.dtype) for make in (fed.protocol.schema, fed.protocol.letter))
-        return Traffic(up, down, len(fed.clients), fed.clients.n_seats)
+        down = fed.protocol.letter(fed.model, fed.plan.dtype)
+        return Traffic(fed.fleet.schema(), down, len(fed.clients), fed.clients.n_seats)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -129,16 +129,16 @@ class Training:
             raise BadInput("plan.budget", what, "give more, or let the defence begin earlier")
         if self.selection.round in (0, state.round):
             return state
-        blank = torch.full_like(state.devices.slot, -1)
-        state.devices.restore({"slot": blank})  # the last state makes room for the selected one
-        return self.checkpoints.load(self.selection.round, state)[0]
+        devices = self.federation.fleet.devices
+        devices.restore({"slot": torch.full_like(devices.slot, -1)})  # the last makes room for the selected
+        return self.checkpoints.load(self.selection.round, devices)[0]
 
     @property
     def reason(self) -> str:
         """What ended training."""
         if self.selection.exhausted:
             return "patience"
-        if len(self.rows) >= self.federation.plan.rounds:
+        if len(self.rows) >= self.federation.last:
             return "rounds"
         return "budget" if self._broke else "defence"
 
@@ -152,9 +152,9 @@ class Training:
         self.metrics.append({**row, **found})
         self.timing.append({"round": state.round, **self.clock.finish(looked=looked)})
         if self.selection.look(row):
-            self.checkpoints.select(state, self._extra())
+            self.checkpoints.select(state, self.federation.fleet.devices, self._extra())
         self._done = 0
-        self.progress("rounds", state.round, self.federation.plan.rounds, row)
+        self.progress("rounds", state.round, self.federation.last, row)
         if self.stop.asked:
             self.stop.relax()
             self._checkpoint(state)
@@ -179,7 +179,8 @@ class Training:
                 journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)
             }
             notes = {"selection": self.selection.state(), "journals": journals}
-            self.checkpoints.write(state, self._extra(), notes, self.selection.round)
+            devices = self.federation.fleet.devices
+            self.checkpoints.write(state, devices, self._extra(), notes, self.selection.round)
         self._saved = state.round
 
     def _extra(self) -> dict[str, Params]:
@@ -193,7 +194,8 @@ class Training:
         return ""
 
     def _take_up(self, saved: Saved) -> State:
-        state, extra = self.checkpoints.load(saved.round, self.federation.start(self.checkpoints.devices))
+        devices = self.federation.fleet.begin(self.checkpoints.devices)
+        state, extra = self.checkpoints.load(saved.round, devices)
         self.rows = self.metrics.rewind(_mark(saved, self.metrics))
         self.timing.rewind(_mark(saved, self.timing))
         self.recorder.rewind(saved.round)
@@ -205,15 +207,15 @@ class Training:
 
     def _over(self, state: State) -> bool:
         """Whether training had ended when the checkpoint was written."""
-        if self.selection.exhausted or state.round >= self.federation.plan.rounds or self._spent(state):
+        if self.selection.exhausted or state.round >= self.federation.last or self._spent(state):
             return True
         defence = self.federation.defence
         return state.round > defence.guards_from and defence.stop(state, unattacked(self.rows))
 
     def _spent(self, state: State) -> bool:
         """Whether the next round would take somebody beyond the budget."""
-        more = state.round < self.federation.plan.rounds
-        self._broke = more and not self.ledger.affords(self.federation, state.round)
+        more = state.round < self.federation.last
+        self._broke = more and not self.ledger.affords(self.federation, state)
         return self._broke
 
     def _tell(self, exchange: Exchange) -> None:

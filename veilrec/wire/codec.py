@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
 from veilrec.base.params import Message, Params, Rows
+from veilrec.base.tensors import NAMES, Entry, header
 from veilrec.errors import BadInput
 
-__all__ = ["Schema", "Spec", "check", "decode", "encode", "one", "size"]
+__all__ = ["Kind", "Schema", "Spec", "check", "decode", "encode", "one", "size", "weights"]
 
 ROWS = "#rows"  # the name under which the row numbers of a table travel
-NAMES = {
-    torch.int64: "I64",
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.int32: "I32",
-    torch.bool: "BOOL",
-}
-ORDER = list(NAMES)  # the order in which safetensors lays out its tensors: widest first, then by name
+ORDER = list(NAMES)  # in which tensors are laid out, and by name
+
+
+Kind = Literal["weight", "gradient", "count", "items", "labels", "post"]
 
 
 class Spec(NamedTuple):
@@ -33,11 +29,16 @@ class Spec(NamedTuple):
     Attributes:
         shape: Of one device's tensor; of one row where `table` is given.
         table: How many rows the table has, if only some of them travel.
+        kind: What the value is: a weight of the model as it is, a gradient of one, how many of something,
+            items (their numbers, -1 for none), soft labels, or what a user posts.
+        below: Of items: their numbers are smaller than this.
     """
 
     shape: tuple[int, ...]
     dtype: torch.dtype = torch.float32
     table: int | None = None
+    kind: Kind = "weight"
+    below: int | None = None
 
 
 Schema = Mapping[str, Spec]
@@ -98,6 +99,8 @@ def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sende
             raise BadInput(sender, f"{name!r} is {tensor.dtype}", f"declared is {spec.dtype}")
         if isinstance(value, Rows) and spec.table is not None:
             _check_rows(value.row, spec.table, name, sender)
+        if spec.below is not None and not bool(((tensor >= -1) & (tensor < spec.below)).all()):
+            raise BadInput(sender, f"{name!r} names an item beyond {spec.below - 1}", "send known items")
         if tensor.is_floating_point() and not bool(tensor.sum().isfinite()):
             raise BadInput(sender, f"{name!r} holds a value that is not finite", "lower the learning rate")
 
@@ -121,6 +124,11 @@ def _check_rows(row: Tensor, table: int, name: str, sender: str) -> None:
         )
 
 
+def weights(schema: Schema) -> dict[str, Spec]:
+    """The entries that are weights of the model, or their gradients."""
+    return {name: spec for name, spec in schema.items() if spec.kind in ("weight", "gradient")}
+
+
 def one(message: Message, k: int) -> Message:
     """The message of client `k` of a cohort."""
     return {n: Rows(v.row[k], v.value[k]) if isinstance(v, Rows) else v[k] for n, v in message.items()}
@@ -128,25 +136,17 @@ def one(message: Message, k: int) -> Message:
 
 def size(schema: Schema, rows: Mapping[str, int]) -> int:
     """How many bytes `encode` makes of a message, given how many rows of each table travel."""
-    shapes = []
+    entries: list[tuple[str, Entry]] = []
     for name, spec in schema.items():
         if spec.table is None:
-            shapes.append((name, spec.dtype, spec.shape))
+            entries.append((name, (spec.dtype, spec.shape)))
         else:
-            shapes.append((name, spec.dtype, (rows[name], *spec.shape)))
-            shapes.append((name + ROWS, torch.int32, (rows[name],)))
-    return _size(tuple(sorted(shapes, key=lambda s: (ORDER.index(s[1]), s[0]))))
+            entries.append((name, (spec.dtype, (rows[name], *spec.shape))))
+            entries.append((name + ROWS, (torch.int32, (rows[name],))))
+    return _size(tuple(sorted(entries, key=lambda entry: (ORDER.index(entry[1][0]), entry[0]))))
 
 
 @lru_cache(maxsize=65536)
-def _size(shapes: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]) -> int:
-    """Length word, header padded to eight bytes, data."""
-    header, end = {}, 0
-    for name, dtype, shape in shapes:
-        begin, count = end, 1
-        for axis in shape:
-            count *= axis
-        end += count * dtype.itemsize
-        header[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
-    text = len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode())
-    return 8 + -(-text // 8) * 8 + end
+def _size(entries: tuple[tuple[str, Entry], ...]) -> int:
+    head, body = header(entries)
+    return len(head) + body

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Params, Rows
+from veilrec.base.params import Params
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import Exchange, Posts
@@ -35,13 +35,14 @@ class Traffic:
         reads: What it looks at of an upload: of which rows there are depends on the device.
     """
 
+    tag = "traffic"
+
     def __init__(self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1) -> None:
         self.up = torch.zeros(n_clients, dtype=torch.int64)
         self.down = torch.zeros(n_clients, dtype=torch.int64)
-        self._schema, self._n_seats = up, n_seats
-        self._tables = self.reads = [name for name, spec in up.items() if spec.table is not None]
+        self._n_seats = n_seats
+        self.reads = [name for name, spec in up.items() if spec.table is not None]
         self._letter = codec.size(down, {name: spec.table or 0 for name, spec in down.items()})
-        self._sizes: dict[tuple[int, ...], int] = {}
         self._count = dict.fromkeys(COUNTERS, 0)
         self._public = 0  # bytes of the posts that everybody receives
         self._round = {"up_bytes": 0, "down_bytes": 0}
@@ -101,25 +102,23 @@ class Traffic:
         self._count = dict(zip(COUNTERS, state["counters"].tolist(), strict=True))
         self.finish(posts)
 
-    def _uploads(self, exchange: Exchange) -> Tensor:
-        """``[c]`` bytes of each client's upload."""
-        received = exchange.received
-        if not self._tables:
-            return torch.full((len(received.cohort),), self._upload(()), dtype=torch.int64)
-        counts = torch.zeros(len(received.cohort), len(self._tables), dtype=torch.int64)
-        for k, name in enumerate(self._tables):
-            value = received.values[name]
-            if isinstance(value, Rows):
-                counts[:, k] = (value.row >= 0).sum(1).cpu()
-        kinds, which = counts.unique(dim=0, return_inverse=True)
-        sizes = [self._upload(tuple(rows)) for rows in kinds.tolist()]
-        return torch.tensor(sizes, dtype=torch.int64)[which]
+    def merge(self, other: Params) -> None:
+        """Add what another counter, of other clients, has in its `state`."""
+        self.up, self.down = self.up + other["up"], self.down + other["down"]
+        for name, count in zip(COUNTERS, other["counters"].tolist(), strict=True):
+            most = name.startswith("most")
+            self._count[name] = max(self._count[name], count) if most else self._count[name] + count
 
-    def _upload(self, rows: tuple[int, ...]) -> int:
-        """Bytes of an upload with so many rows of each table."""
-        if rows not in self._sizes:
-            self._sizes[rows] = codec.size(self._schema, dict(zip(self._tables, rows, strict=True)))
-        return self._sizes[rows]
+    def _uploads(self, exchange: Exchange) -> Tensor:
+        """``[c]`` bytes of each client's upload, by the schema of the letter that it answers."""
+        received, schema = exchange.received, exchange.schema
+        tables = [name for name, spec in schema.items() if spec.table is not None]
+        if not tables:
+            return torch.full((len(received.cohort),), codec.size(schema, {}), dtype=torch.int64)
+        counts = torch.stack([received.row_counts(name).cpu() for name in tables], 1)
+        kinds, which = counts.unique(dim=0, return_inverse=True)
+        sizes = [codec.size(schema, dict(zip(tables, rows, strict=True))) for rows in kinds.tolist()]
+        return torch.tensor(sizes, dtype=torch.int64)[which]
 
     def _posts(self, posts: Posts, cohort: Tensor) -> Tensor:
         """``[c]`` bytes of what each client posts: the rows of its own users."""

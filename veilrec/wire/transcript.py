@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 
 from veilrec.base.params import Rows, part_of
+from veilrec.base.rows import padded, within
 from veilrec.base.tensors import Reader
 from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.wire.codec import Schema, Spec
-from veilrec.wire.uploads import Exchange, Posts, Sent, Uploads
+from veilrec.wire.uploads import Exchange, Letter, Posts, Uploads
 
 __all__ = ["PROBE", "Record", "Transcript"]
 
 LARGE = 1 << 16  # values of a weight: from all devices of a round they would be gigabytes
 PROBE = 0  # the round under which the probe is kept; training counts from 1
-RESERVED = {"cohort", "examples", "sent", "each", "posts"}  # what else lies beside the parts of an upload
+RESERVED = {"cohort", "sent", "each", "posts"}  # what else lies beside the parts of an upload
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Record:
 
     def chosen(self, schema: Schema) -> set[str]:
         """The names of an upload that are written down."""
-        names = set(schema) - {"examples"}
+        counts = {name for name, spec in schema.items() if spec.kind == "count"}
+        names = set(schema) - counts
         parts = {part_of(name) for name in names}
         if clash := parts & RESERVED:
             raise BadInput("record.parts", f"a part is called {sorted(clash)[0]!r}", "rename that part")
@@ -53,8 +55,8 @@ class Record:
                 raise BadInput("record.parts", f'nothing called "{part}" is uploaded', fix)
         if not self.parts:
             plain = [name for name in names if schema[name].table is None]
-            return {name for name in plain if math.prod(schema[name].shape) <= LARGE}
-        return {name for name in names if name in self.parts or part_of(name) in self.parts}
+            return counts | {name for name in plain if math.prod(schema[name].shape) <= LARGE}
+        return counts | {name for name in names if name in self.parts or part_of(name) in self.parts}
 
 
 class Transcript:
@@ -114,8 +116,8 @@ class Transcript:
         each = {name: cut(f"each/{name}") for name in under("each/")}
         posts = {name: self._file.get(f"{prefix}posts/{name}") for name in under("posts/")}
         posted = Posts(posts.pop("owner"), posts) if posts else Posts.none()
-        examples = cut("examples") if "examples" in names else None
-        return Exchange(round, Sent(sent, each), Uploads(cohort, values, examples, posted))
+        letter = Letter(sent, each, round=max(0, round - 1))
+        return Exchange(round, letter, Uploads(cohort, values, posted), self.schema)
 
     def chunks(self, round: int, size: int = 256) -> Iterator[Exchange]:
         """A round in pieces of so many clients, for what does not fit into memory; each has all posts."""
@@ -131,23 +133,19 @@ class Transcript:
         )
         client = client.long() - start
         counts = torch.bincount(client, minlength=stop - start)
-        place = torch.arange(len(client)) - (counts.cumsum(0) - counts)[client]
-        width = int(counts.max()) if len(counts) else 0
-        rows = torch.full((stop - start, width), -1)
-        values = value.new_zeros(stop - start, width, *value.shape[1:])
-        rows[client, place], values[client, place] = row.long(), value
-        return Rows(rows, values)
+        place = within(client, counts)
+        return Rows(padded(row.long(), client, place, counts, -1), padded(value, client, place, counts))
 
 
 def declaration(schema: Schema) -> str:
     """A schema as text, for the header of a file."""
-    told = {n: [list(spec.shape), str(spec.dtype), spec.table] for n, spec in schema.items()}
+    told = {n: [list(s.shape), str(s.dtype), s.table, s.kind, s.below] for n, s in schema.items()}
     return json.dumps(told)
 
 
 def declared(text: str) -> Schema:
     """The reverse of `declaration`."""
     return {
-        name: Spec(tuple(shape), getattr(torch, dtype.removeprefix("torch.")), table)
-        for name, (shape, dtype, table) in json.loads(text).items()
+        name: Spec(tuple(shape), getattr(torch, dtype.removeprefix("torch.")), *rest)
+        for name, (shape, dtype, *rest) in json.loads(text).items()
     }

@@ -1,34 +1,49 @@
-"""Uploads: what the server sees, and all that it sees."""
+"""Uploads: what the server sees, and all that it sees; letters: what it sends."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Message, Params
+from veilrec.base.params import Message, Params, Rows
+from veilrec.wire.codec import Schema
 
-__all__ = ["Exchange", "Posts", "Sent", "Uploads"]
+__all__ = ["Exchange", "Fold", "Letter", "Posts", "Uploads"]
 
 
-class Sent(NamedTuple):
-    """Server → devices."""
+class Letter(NamedTuple):
+    """Server → devices, in one round: a part for all and a part for each.
 
-    all: Params  # the same for everyone, without a client axis
-    each: Params  # client axis first
+    Attributes:
+        all: The same for everyone, without a client axis.
+        each: Client axis first, in the order of the cohort that it is for.
+        posts: What consenting users have posted so far: the latest of each, in the order of the owners.
+        round: How many rounds were done before.
+    """
+
+    all: Params
+    each: Params
+    posts: Params = {}  # noqa: RUF012  # never changed in place
+    round: int = 0
+
+    def only(self, place: Tensor) -> Letter:
+        """The letter of some devices of its cohort, by their places in it."""
+        return self._replace(each={name: value[place] for name, value in self.each.items()})
 
 
 class Posts(NamedTuple):
     """What consenting users have posted openly: the latest of each."""
 
-    owner: Tensor  # [posts] client times seats plus seat
+    owner: Tensor  # [posts] number of the client in the whole log, times seats, plus seat
     values: Params  # name → [posts, …]
 
     @classmethod
     def none(cls, device: str | torch.device = "cpu") -> Posts:
-        """Nobody has posted anything."""
+        """No posts at all."""
         return cls(torch.zeros(0, dtype=torch.int64, device=device), {})
 
     def merge(self, newer: Posts) -> Posts:
@@ -51,32 +66,62 @@ class Uploads:
     """What one chunk of a cohort sends in one round, after every defence has had its say.
 
     Attributes:
-        cohort: ``[c]`` client ids.
+        cohort: ``[c]`` numbers of the clients in the whole log.
         values: By name, client axis first. A part whose rows are items is `Rows`: only what was touched.
-        examples: ``[c]`` how much data stands behind each upload, where the protocol reads it; else None.
         posts: What consenting users of this chunk posted openly.
         loss: ``[c]`` mean training loss. It stays on the devices: for progress bars, never for attacks.
         sums: Of weights that nobody looks at one by one, the sum over the chunk in place of `values`. A
             deployed device sends its own like all others: it is the simulation that saves the copies.
+        folded: The protocol's fold of the chunk in place of `values`, from a body of `respond` that folds
+            as it goes; `rows` then says what each device sent.
+        rows: Table → ``[c]`` how many rows each device sent, where `values` does not say.
     """
 
     cohort: Tensor
     values: Message
-    examples: Tensor | None = None
     posts: Posts = field(default_factory=Posts.none)
     loss: Tensor | None = None
     sums: Params = field(default_factory=dict)
+    folded: Message | None = None
+    rows: Params = field(default_factory=dict)
 
-    @property
-    def message(self) -> Message:
-        """All that travels under a name of the schema, but for sums."""
-        return self.values if self.examples is None else {**self.values, "examples": self.examples}
+    def row_counts(self, name: str) -> Tensor:
+        """``[c]`` how many rows of a table each device sent."""
+        value = self.values.get(name)
+        return (value.row >= 0).sum(1) if isinstance(value, Rows) else self.rows[name]
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One chunk of one round as the server lived it."""
+    """One chunk of one round as the server lived it.
+
+    Attributes:
+        round: From 1.
+        sent: The letter of this chunk.
+        received: What came back.
+        schema: What one device might upload in answer to that letter.
+    """
 
     round: int
-    sent: Sent
+    sent: Letter
     received: Uploads
+    schema: Schema = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What of one round leaves the devices' side for the server.
+
+    Attributes:
+        partial: The protocol's own fold of all uploads.
+        posts: What was posted in this round.
+        row: How many clients took part, and the sum of their losses.
+        seen: What watches on the devices' side have found so far, by their tags.
+        groups: How many devices stand behind each message that left; empty where uploads leave one by one.
+    """
+
+    partial: Message
+    posts: Posts
+    row: Mapping[str, float]
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    groups: tuple[int, ...] = ()

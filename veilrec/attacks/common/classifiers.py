@@ -198,21 +198,21 @@ _BOOSTED = partial(
 )
 
 CLASSIFIERS: dict[str, Classifier] = {
-    "mlp": Classifier("neural", _mlp, _mlp, staged=True),
+    "mlp": Classifier("neural", _mlp, _mlp),
     "logistic": Classifier("linear", _logistic, _logistic),
     "lda": Classifier("linear", _lda),
     "tree": Classifier("tree", _tree, _tree),
     "svc": Classifier("kernel", _svc, _svc),
     "knn": Classifier("neighbours", _knn, _knn),
     "forest": Classifier("forest", _forest, _forest),
-    "boosting": Classifier("boosting", _boosting, _boosting, staged=True),
+    "boosting": Classifier("boosting", _boosting, _boosting),
     "xgboost": Classifier("boosting", _BOOSTED, _BOOSTED),
-    "mlp-pard": Classifier("neural", _mlp_pard, staged=True),
-    "mlp-apm": Classifier("neural", _mlp_apm, staged=True),
+    "mlp-pard": Classifier("neural", _mlp_pard),
+    "mlp-apm": Classifier("neural", _mlp_apm),
     "tree-apm": Classifier("tree", _tree_apm),
     "svc-apm": Classifier("kernel", _svc_apm),
     "knn-apm": Classifier("neighbours", _knn_apm),
-    "mlp-aegis": Classifier("neural", _mlp_aegis, staged=True),
+    "mlp-aegis": Classifier("neural", _mlp_aegis),
     "mlp-fedau2": Classifier("neural", _mlp_fedau2),
     "xgboost-aegis": Classifier(
         "boosting", partial(_xgboost, n_estimators=50, max_depth=4, learning_rate=0.5)

@@ -62,13 +62,11 @@ class Classifier:
         family: What kind of attacker it is, one of `FAMILIES`.
         classes: Makes a scikit-learn shaped classifier for a shape.
         values: The same for a continuous attribute; None where the attacker has no such form.
-        staged: Whether it can say what it thinks while it learns.
     """
 
     family: str
     classes: Callable[[Shape], Any]
     values: Callable[[Shape], Any] | None = None
-    staged: bool = False
 
 
 def answers(
@@ -86,17 +84,18 @@ def answers(
 
 
 def stages(entry: Classifier, features: Tensor, job: Job) -> Tensor:
-    """``[stages, users, classes]`` what an attacker says while it learns."""
+    """``[stages, users, classes]`` what an attacker says while it learns; one stage where it has none."""
     model = _make(entry, features, job, 0.0)
-    if model is None or not entry.staged:
+    name = "staged_predict_proba" if job.classes else "staged_predict"
+    if not isinstance(model, Perceptron) and not hasattr(model, name):
         return answers(entry, features, [job], 0.0, 1)[0][None]
     x, y = _rows(features, job)
     with _side_by_side(1):
         if isinstance(model, Perceptron):
             return torch.stack([_whole(said, job) for said in model.fit_staged(x, y, features)])
         model.fit(x.numpy(force=True), y.numpy(force=True))
-        tell = model.staged_predict_proba if job.classes else model.staged_predict
-        return torch.stack([_whole(said, job) for said in tell(features.numpy(force=True))])
+        said = getattr(model, name)(features.numpy(force=True))
+        return torch.stack([_whole(one, job) for one in said])
 
 
 def _make(entry: Classifier, features: Tensor, job: Job, validation: float) -> Any:

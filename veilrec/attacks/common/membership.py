@@ -49,7 +49,9 @@ class Membership(Pairs):
         assert isinstance(value, Rows)
         assert spec.table is not None
         row, change = value.row, _moved(public, exchange, name, value)  # [c, r], [c, r, d]
-        score = self._score(change, row >= 0, exchange.received.examples, public.draws, spec.table)
+        told = exchange.received.values.get("examples")
+        assert not isinstance(told, Rows)
+        score = self._score(change, row >= 0, told, public.draws, spec.table)
         found = score.new_zeros(len(row), spec.table + 1)
         found.scatter_(1, torch.where(row < 0, spec.table, row), score)
         return found[:, :-1]

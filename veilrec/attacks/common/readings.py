@@ -19,6 +19,7 @@ from veilrec.attacks.common.sketch import Sketch
 from veilrec.attacks.common.uploaded import alone, federation, items_of, spread, touches, users_of
 from veilrec.base.params import Rows, part_of
 from veilrec.errors import BadInput, nearest
+from veilrec.wire.codec import weights
 from veilrec.wire.uploads import Exchange
 
 __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
@@ -66,7 +67,7 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
     """Why a reading cannot be made of a federation's uploads, whatever they turn out to hold; or nothing."""
     if name == "withheld":
         return _kept_back(public, grants, parts)
-    uploaded = {part_of(n): spec for n, spec in public.schema.items() if n != "examples"}
+    uploaded = {part_of(n): spec for n, spec in weights(public.schema).items()}
     if missing := [part for part in parts if part not in uploaded]:
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
     if name == "recovered":
@@ -108,7 +109,7 @@ def covered(seen: Seen) -> Tensor:
 def parts_of(seen: Seen) -> list[str]:
     """The parts of the model that are uploaded, in the order of the model."""
     public = federation(seen)
-    uploaded = {part_of(name) for name in public.schema if name != "examples"}
+    uploaded = {part_of(name) for name in weights(public.schema)}
     return [part for part in public.model.parts if part in uploaded]
 
 

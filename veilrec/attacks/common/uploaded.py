@@ -10,6 +10,7 @@ from torch import Tensor
 
 from veilrec.attack import Public, Seen
 from veilrec.attacks.common.membership import Membership
+from veilrec.base.rows import ragged
 from veilrec.errors import BadInput
 from veilrec.wire.uploads import Exchange
 
@@ -84,9 +85,7 @@ class Lists(NamedTuple):
 
     def of_some(self, user: Tensor, items: int) -> Tensor:
         """``[u, items]`` True where a user touched an item."""
-        count = self.start[user + 1] - self.start[user]
-        row = torch.repeat_interleave(torch.arange(len(user)), count)
-        place = torch.arange(len(row)) - (count.cumsum(0) - count)[row] + self.start[user][row]
+        row, place = ragged(self.start[user + 1] - self.start[user])
         mask = torch.zeros(len(user), items, dtype=torch.bool)
-        mask[row, self.item[place]] = True
+        mask[row, self.item[self.start[user][row] + place]] = True
         return mask

@@ -68,12 +68,11 @@ def printable(text: object) -> str:
 
 def measure(entry: Mapping[str, Any] | None, *, full: bool = True, digits: int = 3) -> str:
     """``0.780 [0.740, 0.820]``, or the value alone."""
-    if entry is None or entry.get("value") is None:
-        return "–"
-    value = f"{entry['value']:.{digits}f}"
-    if not full or entry.get("low") is None or entry.get("high") is None:
-        return value
-    return f"{value} [{entry['low']:.{digits}f}, {entry['high']:.{digits}f}]"
+    from veilrec.metrics.measures import read
+    from veilrec.metrics.words import bracketed, number
+
+    found = read(entry)
+    return bracketed(found, digits) if full or found is None else number(found.value, digits)
 
 
 def _title(attribute: str, entry: Mapping[str, Any]) -> str:

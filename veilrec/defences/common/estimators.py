@@ -101,12 +101,15 @@ def dropped(hidden: Tensor, keys: Keys, share: float) -> Tensor:
     return hidden * stays / (1 - share)
 
 
-def distance(weights: Params, vector: Tensor, label: Tensor, kind: str = "norm") -> Tensor:
-    """``[…]`` how far ``vector [… , n, d]`` is from what its labels stand for; sum and mean as above."""
+def distance(weights: Params, vector: Tensor, label: Tensor, squared: bool = False) -> Tensor:
+    """``[…]`` how far ``vector [… , n, d]`` is from what its labels stand for; sum and mean as above.
+
+    By the norm of what lies between them, or the mean of its squares.
+    """
     table = weights["estimators.ip.weight"]  # [… , t, classes, d]
     stood = _hot(label, table.shape[-2], table.dtype) @ table  # [… , t, n, d]
     square = (vector.unsqueeze(-3) - stood).square()
-    far = square.mean(-1) if kind == "mean_square" else (square.sum(-1) + TINY).sqrt()
+    far = square.mean(-1) if squared else (square.sum(-1) + TINY).sqrt()
     return _mean(far, label, None).sum(-1)
 
 

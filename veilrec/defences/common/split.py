@@ -158,7 +158,7 @@ class Split(Recommender):
 
     def cohort_scores(self, params: Params, batch: Batch, items: Tensor | None = None) -> Tensor:
         axis = None if self.parts["user"].scope is Scope.SHARED else 0
-        both = vmap(self._both, in_dims=(axis, 0, None, Batch(None, *[0] * 10)))  # type: ignore[arg-type]
+        both = vmap(self._both, in_dims=(axis, 0, None, Batch.axes(rows=None)))
         users = both(params["user"], params["user_re"], params["item"], batch)  # [c, seats, …]
         n = len(params["item"]) if items is None else items.shape[-1]
         head = {name: value for name, value in params.items() if name.startswith("predictor.")}

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.params import Message, Rows, Scope, part_of
+from veilrec.base.rows import along
 from veilrec.defence import Defence, secretly
 from veilrec.defences.noise.blurring import How, Piece, blur, rows_of, widen
 from veilrec.defences.noise.sampling import lattice
@@ -91,8 +92,8 @@ class Noise:
         Raises:
             BadInput: Where the protocol does not send what is to be clipped, or a part does not exist.
         """
-        if protocol.still() != (self.what == "gradients"):
-            sent = "gradients" if protocol.still() else "weights"
+        if protocol.sends_gradients != (self.what == "gradients"):
+            sent = "gradients" if protocol.sends_gradients else "weights"
             raise BadInput("defence.what", f'"{self.what}", but devices send {sent}', f'set it to "{sent}"')
         schema = {n: s for n, s in protocol.schema(model).items() if s.dtype.is_floating_point}
         leaving = {part_of(name) for name in schema}
@@ -134,7 +135,7 @@ class Noise:
         for name, value in held.items():
             square = _change(value, bases.get(name)).double().square()
             if isinstance(value, Rows):
-                square = square * _beside(value.row >= 0, square)
+                square = square * along(value.row >= 0, square)
             squares.append(square.reshape(*lead, -1).sum(-1))
         norm, most = torch.stack(squares).sum(0).sqrt(), float(self.clip) * BELOW
         return torch.where(norm > most, most / norm, 1.0)  # NaN stays NaN
@@ -153,9 +154,7 @@ class Noise:
         change = _change(value, base)
         most = bound(self.clip, change.dtype)
         clipped = (
-            change.clamp(-most, most)
-            if factor is None
-            else (change * _beside(factor, change)).to(change.dtype)
+            change.clamp(-most, most) if factor is None else (change * along(factor, change)).to(change.dtype)
         )
         return clipped if base is None else clipped + _received(value, base)
 
@@ -212,11 +211,6 @@ def _change(value: Tensor | Rows, base: Tensor | None) -> Tensor:
 def _received(value: Tensor | Rows, base: Tensor) -> Tensor:
     """The rows of what was received that a device holds; padding gets any."""
     return rows_of(base, value.row.clamp(min=0)) if isinstance(value, Rows) else base
-
-
-def _beside(number: Tensor, values: Tensor) -> Tensor:
-    """Numbers of clients or rows in the shape in which they stretch over values ``[…, …]``."""
-    return number.reshape(*number.shape, *(1 for _ in values.shape[number.dim() :]))
 
 
 def _like(value: Tensor | Rows, other: Tensor) -> Tensor | Rows:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from veilrec.base.rows import pick
+from veilrec.base.rows import pick, starts
 from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
@@ -124,8 +124,7 @@ def _bags(weight: Tensor, item: Tensor, value: Tensor) -> Tensor:
     if weight.device.type != "cpu":  # tried on a CPU alone; and a dense product always adds in the same order
         return whole_rows(item, value, len(weight)) @ weight
     there = value != 0
-    size = there.sum(1)
-    first = size.cumsum(0) - size
+    first = starts(there.sum(1))
     return F.embedding_bag(item[there], weight, first, mode="sum", per_sample_weights=value[there])
 
 

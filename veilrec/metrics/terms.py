@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from veilrec.metrics.measures import only_read
-from veilrec.report.arms import Arm, Family
+from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.leaks import only_read
 
 __all__ = ["Terms", "protocols", "terms"]
 

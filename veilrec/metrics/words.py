@@ -1,37 +1,77 @@
-"""Numerals: numbers as people read them."""
+"""Words: numbers, intervals and guarantees as people read them."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from veilrec.report.measures import Measure
+from veilrec.metrics.measures import Measure
 
-__all__ = ["amount", "bare", "count", "duration", "interval", "number", "out_of_100", "shown", "whole"]
+__all__ = [
+    "ABSENT",
+    "amount",
+    "bare",
+    "between",
+    "bracketed",
+    "count",
+    "duration",
+    "epsilon",
+    "number",
+    "out_of_100",
+    "shown",
+    "signed",
+    "whole",
+]
 
-MISSING = "–"
+ABSENT = "–"
 
 
 def number(value: float | None, places: int = 3) -> str:
     """``0.781``; a real minus for what is below zero, a dash for nothing."""
+    return _written(value, f".{places}f")
+
+
+def signed(value: float | None, places: int = 3) -> str:
+    """``+0.781``: a number with its sign."""
+    return _written(value, f"+.{places}f")
+
+
+def _written(value: float | None, form: str) -> str:
     if value is None or math.isnan(value):
-        return MISSING
-    return f"{value:.{places}f}".replace("-", "−")
+        return ABSENT
+    return f"{value:{form}}".replace("-", "−")
 
 
-def interval(measure: Measure | None, places: int = 3) -> str:
-    """``0.742 to 0.815``."""
+def between(measure: Measure | None, places: int = 3) -> str:
+    """``0.742 to 0.815``: the interval alone."""
     if measure is None or not measure.sure:
-        return MISSING
+        return ABSENT
     return f"{number(measure.low, places)} to {number(measure.high, places)}"
 
 
 def whole(measure: Measure | None, places: int = 3) -> str:
     """``0.781 (0.742 to 0.815)``, and whether it is turned round."""
     if measure is None:
-        return MISSING
-    ends = f" ({interval(measure, places)})" if measure.sure else ""
+        return ABSENT
+    ends = f" ({between(measure, places)})" if measure.sure else ""
     return f"{number(measure.value, places)}{ends}{', turned round' if measure.turned else ''}"
+
+
+def bracketed(measure: Measure | None, places: int = 3, *, sign: bool = False) -> str:
+    """``0.612 [0.580, 0.640]``, or with signs; the number alone where nobody knows its ends."""
+    if measure is None:
+        return ABSENT
+    told = signed if sign else number
+    ends = f" [{told(measure.low, places)}, {told(measure.high, places)}]" if measure.sure else ""
+    return f"{told(measure.value, places)}{ends}"
+
+
+def epsilon(value: float | None, delta: float = 0.0) -> str:
+    """``5,382,400``; one that holds but for a chance of δ has it beside it: ``0.5 (δ = 1e-05)``."""
+    if value is None or math.isnan(value):
+        return ABSENT
+    told = f"{value:,.4g}" if value < 10**4 else f"{value:,.0f}"
+    return f"{told} (δ = {delta:g})" if delta else told
 
 
 def out_of_100(share: float) -> str:
@@ -41,13 +81,13 @@ def out_of_100(share: float) -> str:
 
 def count(value: float | None) -> str:
     """``107,648``."""
-    return MISSING if value is None else f"{value:,.0f}"
+    return ABSENT if value is None else f"{value:,.0f}"
 
 
 def bare(value: Any) -> str:
     """A number with as many digits as it needs: ``50``, ``0.02``, ``1.3e-06``."""
     if not isinstance(value, int | float) or isinstance(value, bool):
-        return MISSING if value is None else str(value)
+        return ABSENT if value is None else str(value)
     return f"{value:,.0f}" if isinstance(value, int) or 1000 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
@@ -63,7 +103,7 @@ def amount(size: float) -> str:
 def duration(seconds: float | None) -> str:
     """``4.2 s``, ``42 s``, ``3 min 05 s``."""
     if seconds is None:
-        return MISSING
+        return ABSENT
     if seconds < 10:
         return f"{seconds:.1f} s"
     rounded = round(seconds)
@@ -77,5 +117,5 @@ def shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(shown(entry) for entry in value) + "]"
     if value is None or value == {}:
-        return MISSING
+        return ABSENT
     return f"{value}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilrec.report.measures import Measure, difference, pool, read
+from veilrec.metrics.measures import Measure, difference, pool, read
 
 FLAT = np.linspace(-0.02, 0.02, 401)  # its 2.5th and 97.5th percentiles are ±0.019
 share = st.floats(0, 1)

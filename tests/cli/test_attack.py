@@ -1,9 +1,8 @@
-"""``veilrec apm`` and protocols with a share of known users, on a small run."""
+"""``veilrec attack``: components one by one, and protocols with a share of known users, on a small run."""
 
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,73 +54,22 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(answer.out.split())
 
 
-def test_the_allocation_of_either_reading(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "apm", runs / "plain")
-    assert "mlp1 mlp1 1 40 0.0250 mlp2 mlp2 2 50 0.0200 item item 3 60 0.0167" in out
-    assert "order section-5.7" in out
-    out = said(capsys, "apm", runs / "plain", "--order", "equation-11")
-    assert "item item 1 40 0.0250 mlp1 mlp1 2 50 0.0200 mlp2 mlp2 3 60 0.0167" in out
-    out = said(capsys, "apm", runs / "noisy", "--order", "item,mlp1,mlp2", "--clip", "0.1", "--high", "50")
-    assert "item item 0 30 0.0067 mlp1 mlp1 1 40 0.0050 mlp2 mlp2 2 50 0.0040" in out
-    out = said(capsys, "apm", runs / "plain", "--order", "item,mlp1,mlp2", "--low", "10")
-    assert "item item 0 10 0.1000 mlp1 mlp1 1 15 0.0667 mlp2 mlp2 2 20 0.0500" in out, "high follows low"
-
-
-def test_the_order_is_measured_over_seeds_and_can_be_pasted(
+def test_each_component_is_attacked_alone_and_what_is_not_uploaded_left_out(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = tree(runs / "plain")
-    answer = call(capsys, "apm", runs / "plain", "--calibrate", *GENDER)
-    assert answer.code == 0, answer.err
-    flat = " ".join(answer.out.split())
-    for expected in ("gender (AUC)", "score [95 %]", "l measured", "l by section-5.7", "2 runs"):
-        assert expected in flat, expected
-    pasted = tomllib.loads(answer.out.partition("For a recipe:")[2])["defence"][0]
-    assert pasted["name"] == "APM"
-    assert sorted(pasted["order"]) == ["item", "mlp1", "mlp2"]
-    found = json.loads(call(capsys, "apm", runs / "plain", "--calibrate", "--json", *GENDER).out)
-    assert found["order"] == pasted["order"]
-    assert len(found["runs"]) == 2
-    assert len(found["differences"]) == 2
-    for first, second in found["unsure"]:
-        assert f"{first} and {second} cannot be told apart" in flat
-    scores = [one["score"]["value"] for one in found["components"]]
-    assert scores == sorted(scores, reverse=True)
-    assert {who for one in found["components"] for run in one["attackers"] for who in run.values()} <= {
-        "logistic",
-        "mlp-apm",
-    }
-    assert [one["epsilon"] for one in found["allocation"]] == [30.0, 45.0, 60.0]
+    out = said(capsys, "attack", runs / "plain", "--preset", "apm-components", "--no-save", *GENDER)
+    for part in ("item", "mlp1", "mlp2"):
+        for learner in ("logistic", "mlp-apm"):
+            assert out.count(f"updates of {part}/{learner} 0.") == 2, "one row in each of two seeds"
+    assert "updates of user" not in out
     assert tree(runs / "plain") == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["noisy", "--calibrate"], "is defended (on_upload)"),
-        (["silos", "--calibrate"], "is of silos"),
-        (["plain", "noisy"], "RUN: several kinds of runs"),
-        (["plain", "--order", "section5.7"], '--order: no order or component "section5.7"; did you mean'),
-        (["plain", "--component", "item=mlp3"], '--component: "mlp3" for part "item" is no component'),
-        (["plain", "--order", "user,item"], 'defence.order: "mlp1" is missing'),
-        (["plain", "--clip", "-1"], "defence.clip"),
-        (["plain", "--calibrate", "--known", "2"], "threat.known"),
-        (["plain", "--attribute", "gender"], "--attribute: nothing is attacked without --calibrate"),
-        (["plain", "--known", "0.2"], "--known: nothing is attacked without --calibrate; add --calibrate"),
-        (["plain", "--calibrate", "--attribute", "gendr"], 'did you mean "gender"'),
-        (["nowhere"], "nowhere"),
-    ],
-)
-def test_what_cannot_be_done_is_told_in_one_line(
-    runs: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], error: str
-) -> None:
-    named = [
-        str(runs / word) if not word.startswith("-") and k < 2 else word for k, word in enumerate(arguments)
-    ]
-    answer = call(capsys, "apm", "--quiet", *named)
+def test_the_components_of_silos_are_refused(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "attack", runs / "silos", "--preset", "apm-components", *GENDER)
     assert answer.code == 2
-    assert error in answer.err
-    assert answer.err.count("\n") == 1
+    assert "updates of a silo are those of all its users together" in answer.err
 
 
 def test_an_attack_with_another_share_is_kept_under_its_name(

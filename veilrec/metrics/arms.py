@@ -9,64 +9,35 @@ from functools import cached_property
 from typing import Any
 
 from veilrec.metrics.alike import attackers_of, threat_of
-from veilrec.metrics.groups import ASIDE, defended, labels
-from veilrec.metrics.groups import flat as trained
-from veilrec.report.measures import Measure, pool, read
+from veilrec.metrics.groups import ASIDE, Group, flat, labels, seed_of
+from veilrec.metrics.leaks import Run
+from veilrec.metrics.measures import Measure, pool, read
 from veilrec.result import Result
 
-__all__ = ["Arm", "Family", "families", "flat"]
+__all__ = ["Arm", "Family", "families"]
 
 Named = tuple[str, Result]
 
 
 @dataclass(frozen=True, eq=False)
-class Arm:
-    """Runs that differ by nothing but their seed.
+class Arm(Group):
+    """A group as a report draws it.
 
     Attributes:
-        label: What sets them apart from the others, in a few words.
         number: Its place, which is its colour and its mark.
-        runs: The results by name.
     """
 
-    label: str
     number: int
-    runs: tuple[Named, ...]
 
     @property
     def shape(self) -> int:
         """Which of eight marks: another one for the same colour, when colours begin anew."""
         return (self.number + self.number // 8) % 8
 
-    @property
-    def results(self) -> list[Result]:
-        """The results, one for each seed."""
-        return [result for _, result in self.runs]
-
-    @property
-    def first(self) -> Result:
-        """Any of them, for what is the same in all."""
-        return self.runs[0][1]
-
-    @cached_property
-    def seeds(self) -> dict[Any, Result]:
-        """The results by seed."""
-        return {seed_of(result): result for result in self.results}
-
-    @property
-    def defended(self) -> bool:
-        """Whether any defence acts."""
-        return defended(self.first.settings)
-
-    @property
-    def collapsed(self) -> int:
-        """In how many seeds the model is below the popularity floor: such an arm is not ranked."""
-        return sum(result.utility.collapsed for result in self.results)
-
     @cached_property
     def useful(self) -> dict[Any, Measure]:
         """The metric that selected, by seed."""
-        found = {seed: utility_of(result) for seed, result in self.seeds.items()}
+        found = {seed: _utility(result) for seed, result in self.seeds.items()}
         return {seed: measure for seed, measure in found.items() if measure}
 
     @cached_property
@@ -101,6 +72,11 @@ class Family:
         """The name of the data."""
         return str(self.first.data.get("name", "data"))
 
+    @property
+    def noisy(self) -> bool:
+        """Whether anything is under noise in any run: else there is no ε to show."""
+        return any(arm.epsilon.coordinate for arm in self.arms)
+
     @cached_property
     def audits(self) -> list[str]:
         """The protocols of attack that any run was judged by."""
@@ -118,46 +94,33 @@ class Family:
 
 def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
     """The arms that compare, together; and a sentence for each run that was left out."""
-    cells: dict[str, list[Named]] = {}
+    cells: dict[str, dict[Any, Run]] = {}
     left: list[str] = []
     for name, result in results:
-        cell = cells.setdefault(_alike(result), [])
-        twin = next((other for other, known in cell if seed_of(known) == seed_of(result)), None)
-        if twin is None:
-            cell.append((name, result))
+        cell, seed = cells.setdefault(_alike(result), {}), seed_of(result)
+        if seed in cell:
+            left.append(f"{name} is left out: it has the settings and the seed of {cell[seed].name}.")
         else:
-            left.append(f"{name} is left out: it has the settings and the seed of {twin}.")
-    groups: dict[str, list[list[Named]]] = {}
+            cell[seed] = Run(name, result)
+    groups: dict[str, list[dict[Any, Run]]] = {}
     for cell in cells.values():
-        groups.setdefault(_comparable(cell[0][1]), []).append(cell)
+        groups.setdefault(_comparable(_first(cell)), []).append(cell)
     return [Family(_arms(group)) for group in groups.values()], left
 
 
-def utility_of(result: Result) -> Measure | None:
+def _first(cell: Mapping[Any, Run]) -> Result:
+    return next(iter(cell.values())).result
+
+
+def _utility(result: Result) -> Measure | None:
     """The metric that selected, on test items."""
     select = result.utility.select
     return read(result.utility.test.get(select), result.utility_replicates.get(select) or ())
 
 
-def seed_of(result: Result) -> Any:
-    """The seed of a run."""
-    return result.settings.get("seed")
-
-
-def flat(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name: ``{"plan.rounds": 100, "defence.0.name": "laplace", …}``."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        key = f"{where}{name}"
-        if isinstance(value, list) and value and all(isinstance(entry, Mapping) for entry in value):
-            value = {str(k): entry for k, entry in enumerate(value)}
-        found |= flat(value, f"{key}.") if isinstance(value, Mapping) and value else {key: value}
-    return found
-
-
 def _alike(result: Result) -> str:
     """Equal for two runs that differ by nothing but their seed, and by what changes no number."""
-    settings = trained({name: value for name, value in result.settings.items() if name not in ASIDE})
+    settings = flat({name: value for name, value in result.settings.items() if name not in ASIDE})
     threats = {
         name: [threat_of(audit), {a: attackers_of(e) for a, e in (audit.get("attributes") or {}).items()}]
         for name, audit in result.privacy.items()
@@ -170,9 +133,6 @@ def _comparable(result: Result) -> str:
     return json.dumps([result.data_fingerprint, split, utility.protocol, utility.select, utility.users])
 
 
-def _arms(cells: Sequence[Sequence[Named]]) -> tuple[Arm, ...]:
-    called = labels([cell[0][1].settings for cell in cells])
-    return tuple(
-        Arm(label, number, tuple(cell))
-        for number, (label, cell) in enumerate(zip(called, cells, strict=True))
-    )
+def _arms(cells: Sequence[Mapping[Any, Run]]) -> tuple[Arm, ...]:
+    called = labels([_first(cell).settings for cell in cells])
+    return tuple(Arm(label, cell, k) for k, (label, cell) in enumerate(zip(called, cells, strict=True)))

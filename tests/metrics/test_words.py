@@ -1,0 +1,67 @@
+"""Numbers, intervals and findings in words: one way for runs, reports, comparisons and papers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.sentences import About, guessed, hidden, ranked, within, wrong_way
+from veilrec.metrics.words import between, bracketed, epsilon, number, signed, whole
+
+KNOWN, BARE = Measure(-0.05, -0.1, 0.0), Measure(0.5)
+GRANTED = About("gender", "the uploads", ["the user vectors"], "auc", Measure(0.3, 0.2, 0.4))
+VALUE = About("years", "the user vectors", [], "spearman", KNOWN)
+
+
+def test_a_number_has_a_real_minus_and_nothing_is_a_dash() -> None:
+    assert [number(-0.05), number(None), number(math.nan), number(0.25, 1)] == ["−0.050", "–", "–", "0.2"]
+    assert [signed(0.25, 2), signed(-0.25, 2), signed(None)] == ["+0.25", "−0.25", "–"]
+
+
+def test_an_interval_stands_behind_its_number_where_there_is_one() -> None:
+    assert [bracketed(one, 2) for one in (KNOWN, BARE, None)] == ["−0.05 [−0.10, 0.00]", "0.50", "–"]
+    assert bracketed(KNOWN, 2, sign=True) == "−0.05 [−0.10, +0.00]"
+    assert [between(one, 2) for one in (KNOWN, BARE, None)] == ["−0.10 to 0.00", "–", "–"]
+    assert [whole(one, 2) for one in (KNOWN, BARE, None)] == ["−0.05 (−0.10 to 0.00)", "0.50", "–"]
+    assert whole(Measure(0.7, 0.6, 0.8, turned=True), 1) == "0.7 (0.6 to 0.8), turned round"
+
+
+@pytest.mark.parametrize(
+    ("value", "delta", "told"),
+    [
+        (30.0, 0.0, "30"),
+        (0.5, 1e-5, "0.5 (δ = 1e-05)"),
+        (5382400.0, 0.0, "5,382,400"),
+        (1234.5, 0.0, "1,234"),
+        (None, 0.0, "–"),
+        (math.nan, 1e-5, "–"),
+    ],
+)
+def test_an_epsilon_has_four_digits_or_all_before_the_point(
+    value: float | None, delta: float, told: str
+) -> None:
+    assert epsilon(value, delta) == told
+
+
+def test_what_was_found_is_said_with_what_was_granted() -> None:
+    who = "An attacker who sees the uploads, and was granted the user vectors,"
+    assert wrong_way(GRANTED) == (
+        f"{who} ranks gender the wrong way round more often than chance (AUC 0.30): "
+        "whoever turns the answer round has learned it."
+    )
+    assert guessed(GRANTED, 0.91, "male", 0.5).startswith(f"{who} guesses gender right for 91 of 100 users;")
+    assert f"{who} given a female and a male user, says" in ranked(GRANTED, ("female", "male"), 0.5, "", 0.5)
+    assert within(VALUE, 3.04, 8.0).endswith("guesses years to within 3.0 on average; without looking: 8.0.")
+
+
+def test_what_was_not_found_is_said_with_how_many_tried() -> None:
+    assert hidden(VALUE, 1) == (
+        "The only attacker does not find years in the user vectors: "
+        "rank correlation -0.05 [-0.10, 0.00], chance 0."
+    )
+    assert hidden(GRANTED, 4, "More.") == (
+        "No attacker of 4 families finds gender in the uploads, with the user vectors: "
+        "AUC 0.30 [0.20, 0.40], chance 0.50. More."
+    )

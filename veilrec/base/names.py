@@ -1,0 +1,19 @@
+"""Names: what an attacker may be granted, read, and go by; without torch, so that help answers at once."""
+
+from __future__ import annotations
+
+__all__ = ["GRANTS", "PROTOCOLS", "READINGS"]
+
+GRANTS = {  # what a threat model may add to what the server saw, as every table prints it
+    "interactions": "which items each user touched in training",
+    "user_vectors": "the user vectors, where they are not uploaded",
+    "withheld": "what a defence keeps on the device, to show what stays there",
+    "tables": "the item tables that devices keep as their own",
+}
+READINGS = ("updates", "parameters", "profile", "embeddings", "recovered", "withheld")
+PROTOCOLS = (  # in the order of `veilrec.lab.presets`, which has them whole
+    *("veilrec", "pard", "pard-halves"),
+    *("apm", "apm-four", "apm-columns", "apm-components"),
+    *("aegis", "fedau2", "fedau2-families", "fedau2-items"),
+    *("fedau2-gradients", "dlg", "fedau2-uploads", "fedau2-recorded", "dlg-recorded"),
+)

@@ -1,0 +1,83 @@
+"""Groups: what leaves the devices' side where single uploads do not, as sums over some devices or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from veilrec.base.params import Message, Rows
+from veilrec.base.plan import Forwards
+from veilrec.wire.uploads import Uploads
+
+__all__ = ["Groups"]
+
+Fold = Callable[[Message, Uploads], Message]
+Merge = Callable[[Message, Message], Message]
+
+
+@dataclass
+class Groups:
+    """Folds uploads group by group, in the order in which they come; each group is one message.
+
+    Attributes:
+        forwards: How many devices stand behind a message; the last group takes in those that are left over.
+        fold, merge: The protocol's.
+        partial: All messages that have left, merged.
+        sizes: How many devices stood behind each.
+    """
+
+    forwards: Forwards
+    fold: Fold
+    merge: Merge
+    partial: Message = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    _open: Message = field(default_factory=dict)
+    _count: int = 0
+
+    def take(self, uploads: Uploads) -> None:
+        """The uploads of one chunk."""
+        if uploads.folded is not None:
+            self.partial = self.merge(self.partial, uploads.folded)
+        elif isinstance(self.forwards, str):  # one by one, or one sum: the server folds what the fleet folds
+            self.partial = self.fold(self.partial, uploads)
+        else:
+            self._cut(uploads, self.forwards)
+        if self.forwards == "all":
+            self.sizes = [sum(self.sizes) + len(uploads.cohort)]
+
+    def done(self) -> tuple[int, ...]:
+        """The end of the round: how many devices stood behind each message; empty for one by one."""
+        if self._count:
+            self.partial = self.merge(self.partial, self._open)
+            self.sizes = [*self.sizes[:-1], sum(self.sizes[-1:]) + self._count]
+        return tuple(self.sizes)
+
+    def _cut(self, uploads: Uploads, size: int) -> None:
+        begin, n = 0, len(uploads.cohort)
+        while begin < n:
+            end = min(n, begin + size - self._count)
+            self._open = self.fold(self._open, some(uploads, begin, end))
+            self._count += end - begin
+            begin = end
+            if self._count == size:
+                self.partial = self.merge(self.partial, self._open)
+                self.sizes.append(size)
+                self._open, self._count = {}, 0
+
+
+def some(uploads: Uploads, begin: int, end: int) -> Uploads:
+    """The uploads of devices `begin` to `end` of a chunk, without posts and losses."""
+
+    def cut(value: Tensor | Rows) -> Tensor | Rows:
+        return (
+            Rows(value.row[begin:end], value.value[begin:end])
+            if isinstance(value, Rows)
+            else value[begin:end]
+        )
+
+    values = {name: cut(value) for name, value in uploads.values.items()}
+    none = uploads.posts._replace(owner=torch.zeros(0, dtype=torch.int64), values={})
+    return replace(uploads, cohort=uploads.cohort[begin:end], values=values, posts=none, loss=None)

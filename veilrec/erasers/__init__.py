@@ -1,0 +1,1 @@
+"""Erasers: what makes a finished model forget, one method a file."""

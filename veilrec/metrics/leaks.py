@@ -1,0 +1,79 @@
+"""Leaks: what the verdicts of finished runs say that the worst attacker reached, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from veilrec.errors import Corrupted
+from veilrec.metrics.measures import Measure, interval
+from veilrec.result import Result
+
+__all__ = ["Leak", "Run", "found_in", "leak_of", "mute", "only_read"]
+
+
+class Run(NamedTuple):
+    """A finished run and where it lies."""
+
+    name: str
+    result: Result
+
+
+class Leak(NamedTuple):
+    """What the worst attacker reaches on one attribute, turned round where it is surely below chance."""
+
+    measure: Measure
+    score: str
+    chance: float
+    turned: bool
+
+
+def mute(attacker: Mapping[str, Any]) -> bool:
+    """Whether an attacker of a result said the same of everybody, though users differ in some column.
+
+    Its AUC is then one half whoever is drawn: it has failed, which tells nothing of what could be found.
+    """
+    area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
+    same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
+    return same and (attacker.get("notes") or {}).get("kept") != 0
+
+
+def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all of a stored audit's attackers, floors aside, read gradients: they learn from nobody."""
+    return {one.get("family") for one in attackers} - {"floor"} == {"gradient"}
+
+
+def found_in(run: Run, audit: str, attribute: str) -> Leak | None:
+    """What the worst attacker of a run reached on an attribute; None where nobody tried."""
+    entry = run.result.privacy.get(audit, {}).get("attributes", {}).get(attribute) or {}
+    verdict = entry.get("verdict")
+    if not verdict:
+        return None
+    try:
+        return _turned(verdict)
+    except (KeyError, TypeError, ValueError) as cause:
+        raise Corrupted(
+            f"{run.name}: the verdict on {attribute} cannot be read ({cause!r}); attack it again"
+        ) from cause
+
+
+def _turned(verdict: Mapping[str, Any]) -> Leak:
+    score = verdict.get("score", "auc")
+    chance, turned = (0.5 if score == "auc" else 0.0), verdict["leaning"] == "below"
+    sign = -1.0 if turned else 1.0
+    again = np.asarray(verdict["replicates"], dtype=np.float64)
+    value = float(verdict[score]["value"])
+    measure = Measure(chance + sign * (value - chance), replicates=chance + sign * (again - chance))
+    return Leak(measure, score, chance, turned)
+
+
+def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
+    """The same over the seeds of a group; None where a run is missing it."""
+    found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
+    if len(found) < len(runs):
+        return None
+    each = [one.measure for one in found]
+    measure = interval([one.value for one in each], [one.replicates for one in each])
+    return Leak(measure, found[0].score, found[0].chance, any(one.turned for one in found))
