@@ -14,7 +14,7 @@ demo: $(READY) ## train on the embedded world and print what comes out; needs no
 	$(BIN)/veilrec demo
 
 test: $(READY) ## run the tests that take seconds, and say how many CPU seconds of how many they took
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.budget -n 2 -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.budget -n 2 --dist loadfile -m 'not slow'
 
 test-all: $(READY) ## run every test, the slow ones too
 	$(PYTEST)

@@ -42,14 +42,20 @@ def federations(world: World, workers: int) -> dict[str, Federation]:
     recipe = replace(one_step.plan, batch=4096, lr=10.0, cohort=0.5)  # papers/apm/fedrec.toml
     return {
         "FedNCF, one step": one_step,
-        "FedGCN, one step": replace(one_step, model=model, plan=recipe),
-        "FedGCN, five epochs": replace(one_step, model=model, plan=plan),
+        "FedGCN, one step": _but(one_step, model=model, plan=recipe),
+        "FedGCN, five epochs": _but(one_step, model=model, plan=plan),
     }
+
+
+def _but(federation: Federation, **changes: Any) -> Federation:
+    """The same federation with other settings, and a defence that attaches nothing."""
+    fleet = replace(federation.fleet, **changes)
+    return Federation(fleet, fleet.protocol.make_server(fleet.shape))
 
 
 def cost(federation: Federation, rounds: int) -> dict[str, float]:
     """The median of some rounds under each defence, in CPU seconds."""
-    runs = {name: _rounds(replace(federation, defence=defence)) for name, defence in ARMS.items()}
+    runs = {name: _rounds(_but(federation, defence=defence)) for name, defence in ARMS.items()}
     spent: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):  # the first is not timed
         for name, run in runs.items():

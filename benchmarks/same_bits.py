@@ -38,9 +38,10 @@ TOLD = {  # group → what belongs to it in result.json
 GROUPS = (*TENSORS, "metrics", "people", *TOLD)
 NOTHING = "nothing"
 VOLATILE = {"seconds"}  # the last names of keys that no two runs share
+GONE = "memory/helper/"  # markers of zero that a server kept of helper parts: it asks the model now
 MOVED: dict[str, str] = {}  # the beginning of a key in the new tree → what it was in the old one
-# Patches of the new tree that go by a name: changes of bits that are meant, and what takes them out again.
-KNOWN = {"float64": ""}  # sums of rows in float64: not there yet
+# Changes of bits that are meant, by name, and the patch of the new tree that takes each out again.
+KNOWN = {"float64": Path(__file__).with_name("rows_in_float32.py")}
 CLI = (
     "\nimport runpy\nrunpy.run_module('veilrec', run_name='__main__', alter_sys=True)\n"  # as python -m does
 )
@@ -103,7 +104,7 @@ def differences(old: Mapping[str, Leaves], new: Mapping[str, Leaves]) -> dict[st
     found = {}
     for group in GROUPS:
         before, after = old.get(group, {}), {spelt(k): v for k, v in new.get(group, {}).items()}
-        keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        keys = [k for k in {**before, **after} if before.get(k) != after.get(k) and not k.startswith(GONE)]
         if keys:
             found[group] = [f"{k}: {before.get(k, NOTHING)} → {after.get(k, NOTHING)}" for k in keys]
     return found
@@ -163,11 +164,10 @@ def row(name: str, found: Mapping[str, Sequence[str]]) -> list[str]:
     return [name, *marks, first + (f" (and {more} more)" if more > 0 else "")]
 
 
-def patched(drop: str | None, file: Path | None) -> str:
+def patched(drop: str, file: Path | None) -> str:
     """What the new tree runs before anything else."""
-    if drop and not KNOWN[drop]:
-        say(f"--drop {drop}: no patch takes it out yet, so nothing is taken out")
-    return (KNOWN[drop] if drop else "") + (file.read_text(encoding="utf-8") if file else "")
+    files = [*([KNOWN[drop]] if drop in KNOWN else []), *([file] if file else [])]
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -178,7 +178,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("old", type=Path, help="a folder with a veilrec in it")
     parser.add_argument("new", type=Path)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), metavar="NAME")
-    parser.add_argument("--drop", choices=KNOWN, help="a change of the new tree that is taken out again")
+    parser.add_argument(
+        "--drop", choices=[*KNOWN, "none"], default="float64", help="a change of bits that is taken out again"
+    )
     parser.add_argument("--patch", type=Path, metavar="FILE", help="Python that the new tree runs first")
     options = parser.parse_args(given)
     patch = patched(options.drop, options.patch)

@@ -28,6 +28,7 @@ SIZES = {
     "FedVAE": {"hidden": 16, "per": "item"},  # sums diverge at the rates of these tests
     "FedAU2": {"head": "dsvae", "hidden": 5},
     "one_hot": {"columns": 0},
+    "DLG": {"steps": 40},
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedGCN": [{"objective": "bpr", "head": (32, 16)}],

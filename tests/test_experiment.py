@@ -34,7 +34,7 @@ from veilrec.models.popularity import Popularity
 from veilrec.protocol import State
 from veilrec.recipe.cells import Cell, run_cells
 from veilrec.result import Result
-from veilrec.wire.transcript import Record
+from veilrec.wire.transcript import Record, Transcript
 
 UNSEEN = Evaluation(validation=False)
 
@@ -383,3 +383,37 @@ def test_no_warning_comes_from_a_run(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         small(1).run(tmp_path / "run")
     assert (tmp_path / "run" / "result.json").exists()
+
+
+@pytest.mark.parametrize("forwards", [3, "all"])
+def test_where_sums_leave_nothing_reads_single_uploads(forwards: Any) -> None:
+    """They end where single uploads do, say so, and leave nothing to attack."""
+    plan = Plan(rounds=2, evaluate_every=1, lr=1.0)
+    single = Experiment(checkerboard(), partial(FedMF, dim=4), plan=plan).run()
+    summed = Experiment(checkerboard(), partial(FedMF, dim=4), plan=replace(plan, forwards=forwards))
+    result = summed.run()
+    assert result.utility.test == pytest.approx(single.utility.test, abs=1e-3)
+    said = result.discloses[0]["says"]
+    assert ("at least 3 clients" if forwards == 3 else "all clients of a round") in said
+    assert "sums" not in single.discloses[0]["says"]
+    with pytest.raises(BadInput, match=r"^threat: uploads leave as sums"):
+        replace(summed, threat=Threat()).run()
+    with pytest.raises(BadInput, match=r"^record\.last: uploads leave as sums"):
+        replace(summed, record=Record(last=1)).run()
+
+
+def test_passes_count_everybody_once(tmp_path: Path) -> None:
+    """Looks, rounds and what is kept count passes: 24 clients in cohorts of 5 are five rounds a pass."""
+    plan = Plan(passes=2, order="deal", cohort=5, evaluate_every=1, lr=0.5)
+    experiment = Experiment(checkerboard(), partial(FedMF, dim=4), plan=plan, record=Record(last=1))
+    result = experiment.run(tmp_path / "run")
+    assert result.rounds == 10
+    assert [v is not None for v in result.curves["ndcg@10"]] == [False] * 4 + [True] + [False] * 4 + [
+        True
+    ]  # a look after each pass
+    kept = Transcript.open(tmp_path / "run" / "transcript.safetensors")
+    assert kept.rounds == [6, 7, 8, 9, 10]
+    assert sorted(torch.cat([kept.cohort(round) for round in kept.rounds]).tolist()) == [*range(24)]
+    dealt = [experiment.federation().sample(round).tolist() for round in range(10)]
+    assert sorted(client for some in dealt[:5] for client in some) == [*range(24)]
+    assert dealt[:5] != dealt[5:]  # anew in each pass

@@ -27,7 +27,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"model"},
     {"engine/features", "engine/private_rows", "engine/workers"},
     {"protocol", "wire"},
-    {"attack", "defence", "eraser"},
+    {"attack", "defence", "eraser", "wire/halves"},
     {"lab/threat", "privacy/disclosure"},
     {"attacks", "datasets", "defences", "erasers", "models", "protocols"},
     {"engine/evaluation", "engine/groups", "engine/helper_steps"},

@@ -591,3 +591,20 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
     answer = alone(tmp_path, b"")
     assert answer.returncode == 2
     assert b"is no device's store" in answer.stderr
+
+
+def test_a_device_answers_one_run_and_one_recipe(tmp_path: Path) -> None:
+    engine, recipe = federation(["model.name='FedMF'"])
+    text, state = recipe.toml(), engine.start()
+    node.provision(engine, CLIENT, text, tmp_path)
+    first = node.letter(engine, state, CLIENT, run="spring", recipe=text, missed=[3, 5])
+    assert codec.notes_of(first)["missed"] == "3 5"
+    node.answer(tmp_path, first, seeded=True)
+    later = replace(state, round=1)
+    with pytest.raises(BadInput, match='another run, "autumn"'):
+        node.answer(tmp_path, node.letter(engine, later, CLIENT, run="autumn"), seeded=True)
+    with pytest.raises(BadInput, match="another recipe"):
+        node.answer(
+            tmp_path, node.letter(engine, later, CLIENT, run="spring", recipe=text + "#"), seeded=True
+        )
+    node.answer(tmp_path, node.letter(engine, later, CLIENT, run="spring", recipe=text), seeded=True)

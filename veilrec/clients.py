@@ -87,6 +87,7 @@ class Clients:
             labels an *attacker* knows are chosen by the threat (`lab.threat`), and may be others.
         tags: ``[clients]`` a hash of each client's name, which keys its randomness.
         number: ``[clients]`` the number of each client in the whole log, of which these may be some.
+        people: ``[users]`` the number of each user in the whole log.
     """
 
     log: Interactions
@@ -96,6 +97,7 @@ class Clients:
     consents: Mapping[str, Tensor]
     tags: Tensor
     number: Tensor
+    people: Tensor
 
     @classmethod
     def phones(
@@ -149,7 +151,9 @@ class Clients:
         taken = seats >= 0
         consents = {name: (draw < share.get(name, 0.0))[seats] & taken for name in log.attributes}
         validation, test = (torch.where(taken, held[seats], -1) for held in (split.validation, split.test))
-        return cls(log, seats, validation, test, consents, tags, torch.arange(len(seats)))
+        return cls(
+            log, seats, validation, test, consents, tags, torch.arange(len(seats)), torch.arange(log.n_users)
+        )
 
     def only(self, clients: Tensor) -> Clients:
         """Some of the clients ``[c]``, ascending, with the log of their users alone; all items stay."""
@@ -165,6 +169,7 @@ class Clients:
             consents={name: given[clients] for name, given in self.consents.items()},
             tags=self.tags[clients],
             number=self.number[clients],
+            people=self.people[users],
         )
 
     def __len__(self) -> int:

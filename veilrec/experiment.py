@@ -179,6 +179,7 @@ class Experiment:
             Interrupted: After SIGINT or SIGTERM; the run can be resumed.
         """
         federation = self.federation()
+        self._check_sums()
         kept = _check_federation(federation, self.record)
         examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
         examiner.check(federation, kept if self.record.last else ())
@@ -219,6 +220,15 @@ class Experiment:
             known = [*self.data.attributes, *self.data.values]
             if name not in known:
                 raise BadInput("threat.attributes", f'no attribute "{name}"', nearest(name, known))
+
+    def _check_sums(self) -> None:
+        """Refuse to look at single uploads where none leaves the devices' side."""
+        asked = "threat" if self.threat is not None else "record.last" if self.record.last else ""
+        if asked and self.plan.forwards != "each":
+            what = (
+                f"uploads leave as sums (plan.forwards = {self.plan.forwards!r}), and this reads single ones"
+            )
+            raise BadInput(asked, what, 'leave it out, or set plan.forwards to "each"')
 
     def _check_consent(self) -> None:
         for name in self.consent if isinstance(self.consent, Mapping) else ():

@@ -14,8 +14,9 @@ that ``--post`` names, where the defence posts and the user consents; else no fi
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,15 +47,38 @@ POST = "post/"  # before the names of what consenting users have posted
 VERSION = 2  # of a store; in those before it the simulation had drawn what a defence keeps
 SEEDED = "seeded"  # how a store's noise was drawn; not there until the first answer
 ROUND = "round"  # the last one that was answered
+RUN = "run"  # the name of the only run that is answered, once a letter has named one
 USAGE = "python -m veilrec.node STORE [--seeded] [--post FILE] [--plugin FILE]…"
 
 
-def letter(federation: Federation, state: State, client: int) -> bytes:
-    """What the server sends to a device of the coming round, posts included."""
+def letter(
+    federation: Federation,
+    state: State,
+    client: int,
+    *,
+    run: str = "",
+    recipe: str = "",
+    missed: Sequence[int] = (),
+) -> bytes:
+    """What the server sends to a device of the coming round, posts included.
+
+    Args:
+        federation, state: The server's.
+        client: To whom.
+        run: The name of the run: a device answers one run alone.
+        recipe: The text of its recipe, of which the letter carries a hash.
+        missed: Rounds in which this client's answer did not count.
+    """
     sent = federation.letter(state, torch.tensor([client]))
     message: Message = {**sent.all, **{name: value[0] for name, value in sent.each.items()}}
     message |= {POST + name: value for name, value in sent.posts.items()}
-    return codec.encode({**message, "round": torch.tensor(sent.round, dtype=torch.int32)})
+    notes = {"run": run, "recipe": _hash(recipe), "missed": " ".join(map(str, missed))}
+    round = torch.tensor(sent.round, dtype=torch.int32)
+    return codec.encode({**message, "round": round}, {name: note for name, note in notes.items() if note})
+
+
+def _hash(recipe: str) -> str:
+    return hashlib.sha256(recipe.encode()).hexdigest() if recipe else ""
 
 
 def provision(federation: Federation, client: int, recipe: str, folder: Path) -> None:
@@ -120,7 +144,8 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     fleet = _fleet(card, own, parts, seeded=seeded)
     sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    received = _tensors(codec.decode(message, sheet, freely=POST))
+    received, notes = _tensors(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
+    _check_run(folder, own, notes)
     round, posts = int(received.pop("round")), _under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
@@ -131,11 +156,26 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     own = _data(fleet.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
     # What is kept and how it was drawn lie in one file, so that no crash can part them.
     marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}
+    if RUN in own or "run" in notes:
+        marks[RUN] = own.get(RUN, _text(notes.get("run", "")))
     tensors.write(folder / OWN, own | marks, secret=True)
     if post is not None and len(uploads.posts.owner):
         with atomic(post) as file:
             file.write(codec.encode(codec.one({**uploads.posts.values}, 0)))
     return reply
+
+
+def _check_run(folder: Path, own: Params, notes: Mapping[str, str]) -> None:
+    """Refuse the letter of another run than the store's first, or of another recipe than lies in it."""
+    if "run" in notes and RUN in own and not torch.equal(own[RUN], _text(notes["run"])):
+        raise BadInput("message", f'of another run, "{notes["run"]}"', "provision a store for that one")
+    mine = _hash((folder / RECIPE).read_text(encoding="utf-8"))
+    if notes.get("recipe", mine) != mine:
+        raise BadInput("message", "of a run with another recipe", "provision the store anew")
+
+
+def _text(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
 
 def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:

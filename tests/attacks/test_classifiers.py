@@ -125,7 +125,7 @@ def test_one_stage_where_there_are_none() -> None:
 # Awkward problems
 
 
-@EVERY
+@EVERY_QUICK
 def test_a_class_that_nobody_is_known_to_have_gets_nothing(name: str) -> None:
     leak = small()
     scores = fit_predict(name, leak.features, [Job(torch.arange(30), 2 * (leak.label[:30] > 0), 4)])[0]
@@ -140,7 +140,7 @@ def test_one_class_alone_is_the_answer(name: str) -> None:
     assert torch.equal(scores, torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64).expand(150, 3))
 
 
-@EVERY
+@EVERY_QUICK
 @pytest.mark.parametrize("rows", [2, 8])
 def test_few_users_and_a_class_of_one(name: str, rows: int) -> None:
     label = torch.zeros(rows).long()
@@ -277,7 +277,7 @@ def test_twenty_shuffles_of_four_thousand_users_give_nothing(name: str, classes:
 
 
 @EVERY_LEARNER
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_label_planted_in_one_of_64_columns_is_found(name: str, classes: int) -> None:
     leak = planted(classes)
     scores = told(name, leak)
@@ -308,7 +308,7 @@ def others_count(fit: Fit, name: str) -> bool:
     return not torch.equal(before, after)
 
 
-@EVERY
+@EVERY_QUICK
 def test_nothing_is_fitted_to_those_who_are_attacked(name: str) -> None:
     assert not others_count(fit_predict, name)
 

@@ -230,7 +230,7 @@ def test_a_model_without_edges_drops_none() -> None:
 # All of it
 
 
-@pytest.mark.parametrize("place", ["phones", "silos"])
+@pytest.mark.parametrize("place", ["phones", pytest.param("silos", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_one_device_after_the_other(options: dict[str, Any], place: str) -> None:
     """Four to seven events in batches of four: some devices have a step less, and shorter histories."""

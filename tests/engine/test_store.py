@@ -276,7 +276,14 @@ print(store.shelf.folder.parent, flush=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a lock that is open cannot be removed there")
-@pytest.mark.parametrize("end", ["raise SystemExit", "1 / 0", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param("raise SystemExit", marks=pytest.mark.slow),
+        pytest.param("1 / 0", marks=pytest.mark.slow),
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
 def test_nothing_stays_after_the_process(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     alive = made("disk")

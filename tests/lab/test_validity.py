@@ -147,7 +147,7 @@ def shuffled_auc(attacks: Mapping[str, Attack], users: int, shuffles: int) -> fl
     return mean(attackers(found, "auc"))
 
 
-@pytest.mark.parametrize("name", ["logistic", "knn"])
+@pytest.mark.parametrize("name", ["logistic", pytest.param("knn", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reading", WHOLE)
 def test_a_reading_says_nothing_of_labels_it_has_not_got(reading: str, name: str) -> None:
     assert abs(shuffled_auc(alone(WHOLE[reading], name), 600, 6) - 0.5) < 0.05
@@ -174,7 +174,7 @@ def planted(reading: str, name: str, users: int, *, gradients: bool = False) -> 
 
 
 @pytest.mark.parametrize("gradients", [False, True])
-@pytest.mark.parametrize("name", ["logistic", "tree"])
+@pytest.mark.parametrize("name", ["logistic", pytest.param("tree", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reading", WHOLE)
 def test_a_planted_label_comes_through_every_reading(reading: str, name: str, gradients: bool) -> None:
     told = planted(reading, name, 1500, gradients=gradients)

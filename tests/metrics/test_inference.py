@@ -90,7 +90,7 @@ def cases(count: int = 1000) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         yield torch.tensor(truth), torch.tensor(scores), torch.tensor(weight, dtype=torch.uint8)
 
 
-def judged(name: str) -> Metric:
+def judged(name: str) -> Callable[..., Tensor]:
     """A metric of guesses ``[n]``, as the judge gives it of scores: ``[b]``, or ``[1]`` without weights."""
 
     def metric(truth: Tensor, guess: Tensor, classes: int, weight: Tensor | None = None) -> Tensor:

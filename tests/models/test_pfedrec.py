@@ -174,7 +174,7 @@ def test_looking_keeps_nothing_and_depends_on_nothing_else(
 
 def test_no_device_keeps_a_table() -> None:
     fed = small(evaluate_every=1)
-    for state, row in fed.rounds(fed.start(), until=2):
+    for _, row in fed.rounds(fed.start(), until=2):
         assert "hr@10" in row  # a look after each round
         assert {"score.weight", "score.bias"} == set(fed.fleet.devices.values)
 

@@ -344,7 +344,7 @@ def anything(defence: Defence, model: Recommender, consents: dict[str, Tensor]) 
     return torch.stack(list(consents.values())).any(0)
 
 
-@pytest.mark.parametrize("who", [everybody, anything])
+@pytest.mark.parametrize("who", [pytest.param(everybody, marks=pytest.mark.slow), anything])
 def test_planted_a_post_of_somebody_who_keeps_an_attribute_is_found(
     who: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

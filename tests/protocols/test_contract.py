@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.contract import Case, cases
@@ -49,6 +52,13 @@ def fed(case: Case, request: pytest.FixtureRequest) -> Federation:
     return federation(
         phones(ragged(SHORT, 120)), model, case.build(), lr=0.5, batch=16, chunk=3, precision="float64"
     )
+
+
+@pytest.fixture
+def single(case: Case) -> Federation:
+    """In float32, as people run it."""
+    model = FedNCF(120, dim=4, head=(6,))
+    return federation(phones(ragged(SHORT, 120)), model, case.build(), lr=0.5, batch=16, chunk=3)
 
 
 def exchanges(fed: Federation) -> list[Exchange]:
@@ -125,6 +135,52 @@ def test_the_order_of_the_cohort_and_its_cuts_are_irrelevant(fed: Federation) ->
     single = outcome([permuted(u, torch.tensor([k])) for u in received for k in range(len(u.cohort))])
     for other in (turned, single):
         assert all(largest(straight[name], other[name]) < 1e-12 for name in straight)
+
+
+def grouped(fed: Federation, parts: list[Uploads], cuts: list[int]) -> Message:
+    """The merged partials of some groups of uploads; `cuts` says to which group each belongs."""
+    letter, folded = fed.letter(fed.start(), fed.able), dict[int, Message]()
+    for part, group in zip(parts, cuts, strict=True):
+        folded[group] = fed.protocol.fold(fed.model, letter, folded.get(group, {}), part)
+    merged: Message = {}
+    for group in sorted(folded, reverse=True):
+        merged = fed.protocol.merge(merged, folded[group])
+    return merged
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_partials_are_the_same_in_any_grouping(single: Federation, data: st.DataObject) -> None:
+    """Also of float32 weights: what is added up is added up in float64."""
+    alone = [
+        permuted(e.received, torch.tensor([k]))
+        for e in exchanges(single)
+        for k in range(len(e.received.cohort))
+    ]
+    cuts = data.draw(st.lists(st.integers(0, 3), min_size=len(alone), max_size=len(alone)))
+    order = data.draw(st.permutations(range(len(alone))))
+    whole = grouped(single, alone, [0] * len(alone))
+    other = grouped(single, [alone[k] for k in order], cuts)
+    assert whole.keys() == other.keys()
+    for name, value in whole.items():
+        found = other[name]
+        assert isinstance(value, Tensor)
+        assert isinstance(found, Tensor)
+        assert value.dtype is torch.float64
+        assert largest(value, found) <= 1e-12 * max(1.0, float(value.abs().max()))
+
+
+@pytest.mark.parametrize("forwards", [2, 3, 7, "all"])
+def test_sums_over_groups_of_devices_end_where_single_uploads_do(single: Federation, forwards: Any) -> None:
+    one = run(single)
+    groups: list[tuple[int, ...]] = []
+    sums = changed(single, plan=replace(single.plan, forwards=forwards))
+    letter = sums.letter(sums.start(), sums.able)
+    groups.append(sums.fleet.round(letter, sums.able, forwards).groups)
+    assert sum(groups[0]) == len(sums.able)
+    assert min(groups[0]) >= (len(sums.able) if forwards == "all" else forwards)
+    other = run(sums)
+    assert all(largest(one.server[name], other.server[name]) < 1e-6 for name in one.server)
 
 
 def test_finishing_counts_the_round_and_leaves_the_old_state(fed: Federation) -> None:

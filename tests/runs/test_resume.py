@@ -96,7 +96,7 @@ def killed_enough(runner: Pool, whole: Whole, folder: Path, kills: int) -> None:
 
 
 def test_killed_at_random_times(runner: Pool, whole: Whole, tmp_path: Path) -> None:
-    killed_enough(runner, whole, tmp_path, 3)
+    killed_enough(runner, whole, tmp_path, 2)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def killed_at(runner: Pool, whole: Whole, out: Path, kind: str, place: int) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_while_something_is_written(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
-    for trial, place in enumerate(Keys.seed(3).fold(kind).integers(whole.counts[kind], 2).tolist()):
+    for trial, place in enumerate(Keys.seed(3).fold(kind).integers(whole.counts[kind], 1).tolist()):
         killed_at(runner, whole, tmp_path / str(trial), kind, place + 1)
 
 

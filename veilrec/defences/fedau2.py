@@ -142,7 +142,7 @@ class FedAU2(Keeping):
         return self.weight * loss
 
     def _vector(self, model: Recommender, device: Device) -> Tensor:
-        """``[seats, dim]`` em. Once a round, its gradient is divided by the step's share, and so sent whole."""
+        """``[seats, dim]`` em. Once a round, its gradient is divided by the step's share and sent whole."""
         if self.each == "step" or device.share is ONE:
             return model.represent(device.batch)
         names = {n for n in model.names(Scope.SHARED) if not part_of(n).startswith(PART)}

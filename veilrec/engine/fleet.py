@@ -85,7 +85,7 @@ class Fleet(ABC):
         """
 
     @abstractmethod
-    def evaluate(self, server: Counterpart, which: str = "test") -> Scored:
+    def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
         """Per-user metrics of a server's state on the validation or the test items."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ protocol makes queries, devices ask, and the server scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.base.keys import Keys
-from veilrec.base.params import Params, Scope, part_of
+from veilrec.base.params import Message, Params, Scope, part_of
 from veilrec.base.rows import filled
 from veilrec.clients import Batch
 from veilrec.engine import private_rows
@@ -59,35 +59,59 @@ def at_once(fleet: InProcess) -> int:
 
 def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     """The scores of few enough clients, by what they were sent or by weights of each device's own."""
-    model, protocol = fleet.model, fleet.protocol
+    model, asks = fleet.model, overrides(fleet.protocol, Protocol, "query")
+    batched = overrides(model, Recommender, "cohort_scores") and not asks
     view = _view(fleet, server, pool) if model.personal else None
-    shared = {n: not view and model.parts[part_of(n)].scope is Scope.SHARED for n in model.names()}
-    shared = {n: here for n, here in shared.items() if here or view or not model.parts[part_of(n)].helper}
-    needed = [n for n, here in shared.items() if not here]  # networks of a defence may be large: left alone
-    asks = overrides(protocol, Protocol, "query")
+    shared = _shared(model)
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
-        sent = server.send(cohort)
-        own = view(cohort) if view else fleet.whole(cohort, needed)
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        own = view(cohort) if view else fleet.whole(cohort, [n for n, here in shared.items() if not here])
         params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
-        batch = fleet.everything(cohort)
-        if overrides(model, Recommender, "cohort_scores") and not asks:
+        if batched:
             return model.cohort_scores(params, batch, items)
-        device, axes = _device(fleet, batch, sent, cohort)
         mine, where = pool.own(model), {n: None if here else 0 for n, here in shared.items()}
         if asks:
-            ask = vmap(lambda p, d: bind(mine, p, protocol.query, d), in_dims=(where, axes))
-            query = ask(params, device)
-            codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
-            return server.scores(query, items)
+            return server.scores(_asked(fleet, mine, (params, where), batch, sent, cohort), items)
 
         def alone(params: Params, batch: Batch, items: Tensor | None) -> Tensor:
             return bind(mine, params, type(mine).scores, batch, items)  # type: ignore[no-any-return]
 
-        each = (where, Batch.axes(rows=None), None if items is None else 0)
-        return vmap(alone, in_dims=each)(params, batch, items)
+        axes = (where, Batch.axes(rows=None), None if items is None else 0)
+        return vmap(alone, in_dims=axes)(params, batch, items)
 
     return score
+
+
+def _shared(model: Recommender) -> dict[str, bool]:
+    """Each weight that scores read, and whether it comes with the letter, the same for everybody.
+
+    Networks of a defence that stay on a device may be large, and scores never read them. Of a personal model
+    everything is the device's own.
+    """
+    parts = {name: model.parts[part_of(name)] for name in model.names()}
+    if model.personal:
+        return dict.fromkeys(parts, False)
+    return {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
+
+
+def _asked(
+    fleet: InProcess,
+    model: Recommender,
+    weights: tuple[Params, Mapping[str, int | None]],
+    batch: Batch,
+    sent: Letter,
+    cohort: Tensor,
+) -> Message:
+    """What devices ask the server with; `weights` come with the place of their client axis."""
+    (params, where), (device, axes) = weights, _device(fleet, batch, sent, cohort)
+
+    def ask(params: Params, device: Device) -> Message:
+        return bind(model, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
+
+    query: Message = vmap(ask, in_dims=(where, axes))(params, device)
+    codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
+    return query
 
 
 def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tuple[Device, Device]:
@@ -108,7 +132,7 @@ def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
         sizes = torch.tensor([fleet.clients.sizes[k] for k in cohort.tolist()], device=cohort.device)
         order = sizes.argsort(descending=True, stable=True)  # the largest first, as examples want it
         some, back = cohort[order], order.argsort()
-        sent, kept = server.send(some), fleet.devices.get(some)
+        sent, kept = server.send(fleet.clients.number[some]), fleet.devices.get(some)
         keys, first = apart.fold(sent.round).fold(fleet.clients.tags[some]), fleet.first_keys(some)
         task, chunk = fleet.task(pool.own(fleet.model)), Chunk(fleet.clients, some, sent, kept, keys, first)
         examples, learnt = learned(task, chunk, drawn(task, chunk))

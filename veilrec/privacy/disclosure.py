@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 
 from veilrec.base.params import Scope, part_of
+from veilrec.base.plan import Forwards
 from veilrec.defence import Defence
 from veilrec.model import Recommender
 from veilrec.privacy.mechanism import Mechanism
@@ -51,7 +52,11 @@ class Disclosure:
 
 
 def disclosures(
-    model: Recommender, protocol: Protocol, defence: Defence, dtype: torch.dtype = torch.float32
+    model: Recommender,
+    protocol: Protocol,
+    defence: Defence,
+    dtype: torch.dtype = torch.float32,
+    forwards: Forwards = "each",
 ) -> list[Disclosure]:
     """What the messages of one device tell: what is not in the list is refused on its way out.
 
@@ -59,6 +64,7 @@ def disclosures(
         model: As the defence has left it (`Defence.attach`).
         protocol, defence: Whose schemas are read.
         dtype: Of weights.
+        forwards: What of a round leaves the devices' side.
 
     Raises:
         BadInput: Where the defence cannot act on what the protocol sends.
@@ -69,13 +75,16 @@ def disclosures(
     asked = protocol.query_schema(model, dtype).items()
     queries = [replace(_entry(name, spec, model, noise), kind="query") for name, spec in asked]
     posts = [_post(name, spec) for name, spec in defence.announce(model, dtype).items()]
-    return [_message(sent), *sent, *queries, *posts]
+    return [_message(sent, forwards), *sent, *queries, *posts]
 
 
-def _message(weights: list[Disclosure]) -> Disclosure:
+def _message(weights: list[Disclosure], forwards: Forwards) -> Disclosure:
     says = "Which client takes part in which round"
     if any(one.numbers == "touched" for one in weights):
         says += ", and the length of its message, which grows with the number of rows in it"
+    if forwards != "each":
+        least = "all clients of a round" if forwards == "all" else f"at least {forwards} clients"
+        says += f"; what follows reaches the server only in sums over {least}"
     return Disclosure("", "message", says + ".")
 
 

@@ -131,24 +131,21 @@ class FedAvg(Protocol):
         return partial
 
     def _fold_rows(self, partial: Message, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
-        """Sum rows within the chunk, then add the sum in float64; padding goes to a row that nobody reads."""
+        """Add rows one by one in float64, so that the grouping of clients into chunks does not matter."""
         if name not in partial:
             partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
             if self.weigh == "touched":
                 partial[TOUCHED + name] = server.new_zeros(len(server), dtype=torch.float64)
         row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
-        # In place and with the sign turned: tables are large, and every copy is a walk through memory.
-        change = -value if self.sends_gradients else server.index_select(0, row.clamp(min=0)).sub_(value)
+        there, row = row >= 0, row.clamp(min=0)
+        change = (value if self.sends_gradients else value - server.index_select(0, row)).double()
         if self.weigh == "examples":
-            each = share.to(change.dtype).repeat_interleave(upload.row.shape[1])
-            change = change * along(each, change)
-        place = torch.where(row < 0, len(server), row)
-        total = server.new_zeros(len(server) + 1, *server.shape[1:])
-        total.scatter_add_(0, along(place, change).expand_as(change), change)
-        partial[name] -= total[:-1]  # type: ignore[operator]
+            each = share.repeat_interleave(upload.row.shape[1])
+            change.mul_(along(each, change))
+        change.masked_fill_(~along(there, change), 0)  # padding adds nothing to the first row
+        partial[name].index_add_(0, row, change)  # type: ignore[union-attr]
         if self.weigh == "touched":
-            count = torch.bincount(place, minlength=len(server) + 1)
-            partial[TOUCHED + name] += count[:-1]  # type: ignore[operator]
+            partial[TOUCHED + name].index_add_(0, row, there.double())  # type: ignore[union-attr]
 
     def partial_schema(self, model: Recommender, sent: Letter) -> Schema:
         specs = {CLIENTS: Spec((), torch.float64, kind="count")}

@@ -131,7 +131,7 @@ class Session:
     def _discloses(self) -> list[dict[str, Any]]:
         """What the messages of one device tell the server, by name."""
         fed = self.federation
-        found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype)
+        found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype, fed.plan.forwards)
         return [one.told() for one in found]
 
     def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from safetensors.torch import load, save
@@ -14,7 +15,19 @@ from veilrec.base.params import Message, Params, Rows
 from veilrec.base.tensors import NAMES, Entry, header
 from veilrec.errors import BadInput
 
-__all__ = ["Kind", "Schema", "Spec", "check", "decode", "encode", "one", "size", "weights"]
+__all__ = [
+    "Kind",
+    "Schema",
+    "Spec",
+    "check",
+    "decode",
+    "encode",
+    "names_of",
+    "notes_of",
+    "one",
+    "size",
+    "weights",
+]
 
 ROWS = "#rows"  # the name under which the row numbers of a table travel
 ORDER = list(NAMES)  # in which tensors are laid out, and by name
@@ -44,8 +57,11 @@ class Spec(NamedTuple):
 Schema = Mapping[str, Spec]
 
 
-def encode(message: Message) -> bytes:
-    """One device's message as bytes: values, and the numbers of the rows that are meant as int32."""
+def encode(message: Message, notes: Mapping[str, str] | None = None) -> bytes:
+    """One device's message as bytes: values, and the numbers of the rows that are meant as int32.
+
+    What `notes` say goes into the header, beside the message and not part of it.
+    """
     flat: Params = {}
     for name, value in message.items():
         if isinstance(value, Rows):
@@ -54,20 +70,51 @@ def encode(message: Message) -> bytes:
             flat[name] = value.value[meant].cpu().contiguous()
         else:
             flat[name] = value.detach().cpu().contiguous()
-    return bytes(save(flat))
+    return bytes(save(flat, dict(notes) if notes else None))
 
 
-def decode(data: bytes, schema: Schema, *, sender: str = "message", freely: str = "") -> Message:
+def notes_of(data: bytes) -> dict[str, str]:
+    """The notes in the header of some bytes; none where they are no message."""
+    found = _head(data).get("__metadata__", {})
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _head(data: bytes) -> dict[str, Any]:
+    """The header of some bytes; empty where they are no message."""
+    try:
+        found = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def names_of(data: bytes) -> set[str]:
+    """The names of the values in a message, before it is decoded."""
+    head = _head(data)
+    return {name.removesuffix(ROWS) for name in head if name != "__metadata__"}
+
+
+def decode(
+    data: bytes, schema: Schema, *, sender: str = "message", freely: str = "", rest: bool = False
+) -> Message:
     """A message from its bytes; whatever the schema does not declare is refused.
 
-    Names that begin with `freely`, if that is given, may come in any number and shape.
+    Names that begin with `freely`, if that is given, may come in any number and shape; with `rest` all may
+    that the schema does not name.
     """
     try:
         flat = load(data)
     except Exception as cause:  # whatever the reader stumbles over, it is the message that is at fault
         what = " ".join(f"{type(cause).__name__}: {cause}".split())
         raise BadInput(sender, f"not a message ({what})", "send safetensors bytes") from cause
-    free = {name: flat.pop(name) for name in list(flat) if freely and name.startswith(freely)}
+    declared = {
+        n for name, spec in schema.items() for n in ([name] if spec.table is None else [name, name + ROWS])
+    }
+    free = {
+        name: flat.pop(name)
+        for name in list(flat)
+        if (freely and name.startswith(freely)) or (rest and name not in declared)
+    }
     message: Message = {}
     for name, spec in schema.items():
         wanted = {name} if spec.table is None else {name, name + ROWS}

@@ -1,0 +1,172 @@
+"""Shards: several fleets as one, through bytes, do what one fleet of all clients does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.worlds import SHORT, checkerboard, federation, largest, phones, ragged, silos
+from veilrec.base.params import Message
+from veilrec.defences.pard import PARD
+from veilrec.engine.shards import Shards
+from veilrec.errors import BadInput
+from veilrec.models.fedncf import FedNCF
+from veilrec.protocol import Shape
+from veilrec.protocols.fedavg import FedAvg
+from veilrec.rounds import Federation
+from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of
+from veilrec.wire.traffic import Traffic
+from veilrec.wire.uploads import Fold, Posts
+
+ADAM = FedAvg(sends="gradients", server="adam", server_lr=0.05)
+
+
+def fed_of(protocol: FedAvg | None = None, **plan: Any) -> Federation:
+    model = FedNCF(120, dim=4, head=(6,))
+    return federation(phones(ragged(SHORT, 120)), model, protocol, lr=0.5, batch=16, **plan)
+
+
+def sharded(fed: Federation, order: tuple[int, ...] = (0, 1)) -> Federation:
+    """The same federation in two shards, every other client in each."""
+    every = torch.arange(len(fed.clients))
+    shards = Shards([fed.fleet.shard(every[k::2]) for k in (0, 1)], order)
+    return Federation(shards, fed.server)  # type: ignore[arg-type]
+
+
+def rounds(fed: Federation, n: int, **rest: Any) -> Any:
+    *_, (state, _) = fed.rounds(fed.start(), until=n, **rest)
+    return state
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    "protocol",
+    [FedAvg(), FedAvg(weigh="touched"), FedAvg(weigh="examples", server="sgd"), ADAM],
+    ids=["mean", "touched", "examples", "adam"],
+)
+def test_two_shards_do_what_one_fleet_does(protocol: FedAvg, order: tuple[int, int]) -> None:
+    """Merged in any order; every device draws what it draws in the whole."""
+    whole, parted = fed_of(protocol, cohort=0.7), sharded(fed_of(protocol, cohort=0.7), order)
+    one, other = rounds(whole, 3), rounds(parted, 3)
+    assert one.server.keys() == other.server.keys()
+    assert all(largest(one.server[name], other.server[name]) < 1e-6 for name in one.server)
+    shards = parted.fleet
+    assert isinstance(shards, Shards)
+    for k, fleet in enumerate(shards.fleets):
+        mine = fleet.devices.get(torch.arange(len(fleet.clients)))
+        theirs = whole.fleet.devices.get(torch.arange(len(whole.clients))[k::2])
+        assert all(largest(mine[name], theirs[name]) < 1e-6 for name in mine)
+
+
+def test_where_whole_chunks_are_dealt_the_bits_are_the_same() -> None:
+    """Partials are sums in float64: a chunk folded here or there is the same number."""
+    fed = fed_of(ADAM, chunk=2, workers=1)
+    chunks = fed.fleet.chunks(fed.able)
+    dealt = [torch.cat(list(chunks[k::2])).sort().values for k in (0, 1)]
+    parted = Federation(Shards([fed.fleet.shard(some) for some in dealt]), fed.server)  # type: ignore[arg-type]
+    one, other = rounds(fed, 3), rounds(parted, 3)
+    assert all(largest(one.server[name], other.server[name]) < 1e-12 for name in one.server)
+
+
+def test_users_are_judged_in_the_order_of_the_whole_log() -> None:
+    whole, parted = fed_of(), sharded(fed_of())
+    one, other = whole.evaluate(rounds(whole, 2)), parted.evaluate(rounds(parted, 2))
+    assert torch.equal(one.user, other.user)
+    assert all(largest(one.values[name], other.values[name]) < 1e-6 for name in one.values)
+
+
+def test_what_is_posted_in_shards_has_the_owners_of_the_whole() -> None:
+    def made() -> Federation:
+        clients = phones(checkerboard(), 0.5)
+        return federation(clients, FedNCF(24, dim=4, head=(6,)), defence=PARD(), lr=0.1, batch=8)
+
+    whole, parted = made(), sharded(made(), (1, 0))
+    one, other = rounds(whole, 2), rounds(parted, 2)
+    assert len(one.posts.owner) > 3
+    assert torch.equal(one.posts.owner, other.posts.owner)
+    assert all(largest(v, other.posts.values[n]) < 1e-6 for n, v in one.posts.values.items())
+
+
+def test_silos_can_be_parted_too() -> None:
+    def made() -> Federation:
+        clients = silos(checkerboard(), 4)
+        return federation(clients, FedNCF(24, clients.n_seats, dim=4, head=(6,)), ADAM, batch=8)
+
+    whole, parted = made(), sharded(made())
+    one, other = rounds(whole, 2), rounds(parted, 2)
+    assert all(largest(one.server[name], other.server[name]) < 1e-6 for name in one.server)
+    assert torch.equal(whole.evaluate(one).user, parted.evaluate(other).user)
+
+
+def test_watches_of_shards_are_merged_by_their_tags() -> None:
+    """A counter for each shard, merged, says what one counter of all says."""
+    whole, parted = fed_of(cohort=0.7), sharded(fed_of(cohort=0.7))
+
+    def counter(fed: Federation) -> Traffic:
+        fleet = whole.fleet
+        letter = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
+        return Traffic(fleet.schema(), letter, len(fleet.clients))
+
+    one, shards = counter(whole), parted.fleet
+    rounds(whole, 2, watch=[one])
+    assert isinstance(shards, Shards)
+    each = [counter(parted) for _ in shards.fleets]
+    state = parted.start()
+    for _ in range(2):
+        cohort = parted.sample(state.round)
+        letter = whole.server.send(state, cohort, whole.keys)
+        for fleet, mine in zip(shards.fleets, each, strict=True):
+            own = torch.isin(cohort, fleet.clients.number)
+            fold = fleet.round(letter, cohort[own], watch=[mine])
+            assert fold.seen[mine.tag].keys() == mine.state().keys()
+        state = state.__class__(state.round + 1, state.server, state.memory, state.posts)
+    each[0].merge(each[1].state())
+    assert each[0].summary() == one.summary()
+
+
+def test_letters_and_folds_come_back_from_their_bytes() -> None:
+    fed = fed_of(FedAvg(weigh="touched"))
+    letter = fed.letter(fed.start(), fed.able)._replace(
+        each={"pace": torch.arange(3.0)}, posts={"v": torch.ones(2, 4)}, round=7
+    )
+    again = letter_of(letter_bytes(letter))
+    assert again.round == 7
+    for ours, theirs in zip(letter[:3], again[:3], strict=True):
+        assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    fold = fed.fleet.round(fed.letter(fed.start(), fed.able), fed.able)
+    schema = fed.protocol.partial_schema(fed.model, letter)
+    back = fold_of(fold_bytes(fold, schema), fed.protocol, fed.model, letter, {})
+    assert back.partial.keys() == fold.partial.keys()
+    assert all(torch.equal(v, back.partial[n]) for n, v in fold.partial.items())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("partial", "match"),
+    [
+        ({"user": torch.zeros(3, dtype=torch.float64)}, "undeclared 'user'"),
+        ({"mlp1.bias": torch.full((6,), torch.nan, dtype=torch.float64)}, "not finite"),
+        ({"mlp1.bias": torch.zeros(7, dtype=torch.float64)}, "has shape"),
+        ({"mlp1.bias": torch.zeros(6)}, "is torch.float32"),
+    ],
+)
+def test_a_fold_that_is_not_what_the_protocol_declares_is_refused(partial: Message, match: str) -> None:
+    fed = fed_of()
+    letter = fed.letter(fed.start(), fed.able)
+    schema = {**fed.protocol.partial_schema(fed.model, letter), **fed.protocol.schema(fed.model)}
+    data = fold_bytes(
+        Fold(partial, Posts.none(), {"clients": 1, "loss": 0.0}),
+        {n: schema.get(n, schema["mlp1.bias"]) for n in partial},
+    )
+    with pytest.raises(BadInput, match=match):
+        fold_of(data, fed.protocol, fed.model, letter, {})
+
+
+def test_a_server_is_made_without_any_data() -> None:
+    """Model, protocol, keys and numbers are enough to go on from a fleet's folds."""
+    fed = fed_of(ADAM)
+    server = ADAM.make_server(Shape(FedNCF(120, dim=4, head=(6,)), len(fed.clients)))
+    apart = Federation(fed.fleet, server)
+    one, other = rounds(fed, 2), rounds(apart, 2)
+    assert all(torch.equal(value, other.server[name]) for name, value in one.server.items())

@@ -1,0 +1,114 @@
+"""Halves: what passes between a server and a fleet that run apart, as bytes: letters down, folds up."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from veilrec.base.params import Message, Params, Rows
+from veilrec.errors import BadInput
+from veilrec.model import Recommender
+from veilrec.protocol import Protocol
+from veilrec.wire import codec
+from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.uploads import Fold, Letter, Posts
+
+__all__ = ["fold_bytes", "fold_of", "letter_bytes", "letter_of"]
+
+ALL, EACH, POSTS, ROUND = "all/", "each/", "posts/", "round"
+PARTIAL, SEEN = "partial/", "seen/"
+ROW = {"clients": "row/clients", "loss": "row/loss"}
+OWNER, GROUPS = "posts/owner", "groups"
+
+
+def letter_bytes(letter: Letter) -> bytes:
+    """A letter to many devices."""
+    flat: Message = {ROUND: torch.tensor(letter.round)}
+    for prefix, params in ((ALL, letter.all), (EACH, letter.each), (POSTS, letter.posts)):
+        flat |= {prefix + name: value for name, value in params.items()}
+    return codec.encode(flat)
+
+
+def letter_of(data: bytes) -> Letter:
+    """The reverse of `letter_bytes`.
+
+    Raises:
+        BadInput: Where the bytes are no letter.
+    """
+    flat = _tensors(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
+    return Letter(_under(flat, ALL), _under(flat, EACH), _under(flat, POSTS), int(flat[ROUND]))
+
+
+def fold_bytes(fold: Fold, schema: Schema) -> bytes:
+    """The fold of a round: of tables that are declared row by row, the rows that are not zero."""
+    flat: Message = {PARTIAL + name: _sparse(value, schema[name]) for name, value in fold.partial.items()}
+    flat |= {ROW[name]: torch.tensor(float(fold.row[name]), dtype=torch.float64) for name in ROW}
+    flat[GROUPS] = torch.tensor(fold.groups, dtype=torch.int64)
+    flat[OWNER] = fold.posts.owner
+    flat |= {POSTS + name: value for name, value in fold.posts.values.items()}
+    for tag, found in fold.seen.items():
+        flat |= {f"{SEEN}{tag}/{name}": value for name, value in found.items()}
+    return codec.encode(flat)
+
+
+def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter, posts: Schema) -> Fold:
+    """The reverse of `fold_bytes`, checked against what may be in the answer to a letter.
+
+    Args:
+        data: The bytes.
+        protocol, model: Whose `partial_schema` they are held against.
+        letter: What they answer.
+        posts: What one user may post.
+
+    Raises:
+        BadInput: Where something in them is not declared, or is not what it should be.
+    """
+    declared, told = protocol.partial_schema(model, letter), codec.names_of(data)
+    schema = {PARTIAL + name: spec for name, spec in declared.items() if PARTIAL + name in told}
+    schema |= {name: Spec((), torch.float64, kind="count") for name in ROW.values()}
+    found = codec.decode(data, schema, sender="fold", rest=True)
+    partial = _partial(found, declared, dense=protocol.partial_is_sum)
+    rest = _tensors({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
+    values = {name: value for name, value in _under(rest, POSTS).items() if POSTS + name != OWNER}
+    if values:
+        codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
+    row = {name: float(rest[place]) for name, place in ROW.items()}
+    return Fold(partial, Posts(rest[OWNER], values), row, _seen(rest), tuple(rest[GROUPS].tolist()))
+
+
+def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
+    """The protocol's own part of a fold; of sums, whole tables."""
+    partial = {name.removeprefix(PARTIAL): value for name, value in found.items() if name.startswith(PARTIAL)}
+    if odd := partial.keys() - declared.keys():
+        raise BadInput("fold", f"undeclared {sorted(odd)[0]!r}", "send only what the protocol declares")
+    return {name: _dense(value, declared[name]) for name, value in partial.items()} if dense else partial
+
+
+def _seen(rest: Params) -> dict[str, Params]:
+    """What watches have found, by their tags."""
+    tags = {name.split("/")[1] for name in rest if name.startswith(SEEN)}
+    return {tag: _under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
+
+
+def _sparse(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
+    """A dense table as the rows of it that are not zero, where rows are declared."""
+    if isinstance(value, Rows) or spec.table is None:
+        return value
+    row = value.reshape(len(value), -1).any(1).nonzero().squeeze(1)
+    return Rows(row, value[row])
+
+
+def _dense(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
+    """The reverse: rows of a sum that did not travel are zero."""
+    if not isinstance(value, Rows) or spec.table is None:
+        return value
+    wide = value.value.new_zeros(spec.table, *spec.shape)
+    return wide.index_copy_(0, value.row, value.value)
+
+
+def _tensors(message: Message) -> Params:
+    return {name: value for name, value in message.items() if isinstance(value, Tensor)}
+
+
+def _under(flat: Params, prefix: str) -> Params:
+    return {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
