@@ -32,9 +32,7 @@ class Batch(NamedTuple):
     item: Tensor  # [b] an item that user touched
     negative: Tensor  # [b, q] items that user did not touch
     weight: Tensor  # [b] 1, or 0 where the row is padding
-    history: (
-        Tensor  # [seats, t] the latest t items in time order, -1 where padded; t is what the model asks for
-    )
+    history: Tensor  # [seats, t] the latest t items in time order, as many as a model asks for; -1 is padding
     features: Tensor  # [seats, f]
     attributes: dict[str, Tensor]  # name → [seats], -1 unknown
     consents: dict[str, Tensor]  # name → [seats]
@@ -58,9 +56,8 @@ class Batch(NamedTuple):
     ) -> Batch:
         """One user's step on a device that holds every item: a method can be tried on it in one line.
 
-        >>> batch = Batch.by_hand(3, item=[0], negative=[[2]])
-        >>> batch.rows, batch.item, batch.negative
-        (tensor([0, 1, 2]), tensor([0]), tensor([[2]]))
+        >>> Batch.by_hand(3, item=[0, 1], negative=[[2], [2]]).weight
+        tensor([1., 1.])
         """
         return cls(
             rows=torch.arange(n_items),

@@ -68,7 +68,7 @@ class DLG(OnGradient):
     >>> exchange = Exchange(1, letter, Uploads(torch.arange(2), slopes))
     >>> seen = Seen(public, lambda *parts: iter([exchange]))
     >>> task = Task(known=torch.tensor([-1, -1]), classes=2)
-    >>> found = DLG(steps=60, lr=0.3, starts=(1.0,)).reconstruct(seen, task)
+    >>> found = DLG(steps=40, lr=0.3, starts=(1.0,)).reconstruct(seen, task)
     >>> found.label.argmax(1).tolist(), found.vector.round().tolist()
     ([0, 1], [[1.0, 2.0], [3.0, 1.0]])
 
