@@ -137,15 +137,17 @@ class FedAvg(Protocol):
             if self.weigh == "touched":
                 partial[TOUCHED + name] = server.new_zeros(len(server), dtype=torch.float64)
         row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
-        there, row = row >= 0, row.clamp(min=0)
-        change = (value if self.sends_gradients else value - server.index_select(0, row)).double()
+        place = torch.where(row < 0, len(server), row)  # padding goes to a row nobody reads
+        change = -value if self.sends_gradients else server.index_select(0, row.clamp(min=0)).sub_(value)
+        wide = change.double()
         if self.weigh == "examples":
-            each = share.repeat_interleave(upload.row.shape[1])
-            change.mul_(along(each, change))
-        change.masked_fill_(~along(there, change), 0)  # padding adds nothing to the first row
-        partial[name].index_add_(0, row, change)  # type: ignore[union-attr]
+            wide.mul_(along(share.repeat_interleave(upload.row.shape[1]), wide))
+        total = wide.new_zeros(len(server) + 1, *server.shape[1:])
+        total.scatter_add_(0, along(place, wide).expand_as(wide), wide)
+        partial[name] -= total[:-1]  # type: ignore[operator]  # a sum, not rows
         if self.weigh == "touched":
-            partial[TOUCHED + name].index_add_(0, row, there.double())  # type: ignore[union-attr]
+            count = torch.bincount(place, minlength=len(server) + 1)
+            partial[TOUCHED + name] += count[:-1]  # type: ignore[operator]
 
     def partial_schema(self, model: Recommender, sent: Letter) -> Schema:
         specs = {CLIENTS: Spec((), torch.float64, kind="count")}
