@@ -264,6 +264,32 @@ def test_a_run_directory_needs_no_dataset(tmp_path: Path) -> None:
     assert recipe.values["data"]["split_seed"] == 0
 
 
+RETIRED = """
+[[defence]]
+name = "PARD"
+estimators_rest = false
+distance = "norm"
+[evaluation]
+block = 64
+candidates = 30
+"""
+
+
+def test_retired_options_are_read_at_what_holds_now(tmp_path: Path) -> None:
+    """An earlier version wrote every option into the recipe that it stored with a run."""
+    recipe = Recipe.load(write(tmp_path, TEXT + RETIRED))
+    assert recipe.values["evaluation"]["candidates"] == 30
+    assert "block" not in recipe.values["evaluation"]
+    assert "distance" not in recipe.values["defence"][0]
+
+
+def test_retired_options_at_another_value_are_refused(tmp_path: Path) -> None:
+    said = complaint(tmp_path, TEXT + RETIRED.replace('"norm"', '"mean_square"'))
+    assert 'defence.0.distance: "mean_square" can be had no longer' in said
+    assert said.startswith("a.toml:23: ")
+    assert said.endswith("leave it out")
+
+
 def test_errors_name_the_line_or_the_argument(tmp_path: Path) -> None:
     text = "[plan]\nrounds = 5\nbatch = 0\n"
     assert complaint(tmp_path, text) == "a.toml:3: plan.batch: 0 is too few; give 1 or more"

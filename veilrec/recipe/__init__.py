@@ -17,6 +17,7 @@ from veilrec.interactions import Interactions
 from veilrec.recipe import assembly, catalogue, plugins
 from veilrec.recipe.cells import Cell
 from veilrec.recipe.plugins import Plugin
+from veilrec.recipe.retired import without_retired
 from veilrec.recipe.sections import LISTED, resolve
 from veilrec.recipe.settings import plain
 from veilrec.recipe.source import SWEEP, Source
@@ -98,7 +99,7 @@ class Recipe:
             first = source.without("sweep")
             for key, choices in sweep.items():
                 first = first.put(key, choices[0], SWEEP)
-            values = resolve(first.raw, first.base, data_dir, has_data=has_data)
+            values = resolve(without_retired(first.raw), first.base, data_dir, has_data=has_data)
             values = _with_plugins(values)
         except BadInput as error:
             raise first.placed(error) from error
