@@ -28,7 +28,7 @@ YOURS = {"blur.py", "level.py", "my_defence.py", "vote.py"}  # files that a page
 ELSEWHERE = ("veilrec/node.py", "benchmarks/", "tests/conftest.py")  # programs with options of their own
 SPAN, BLOCK = re.compile(r"`veilrec ([a-z]+)([^`#]*)`"), re.compile(r"```bash\n(.*?)```", re.DOTALL)
 LINE = re.compile(r"^ *veilrec ([a-z]+)([^\n#]*)", re.MULTILINE)
-SETTING = re.compile(r"`(plan|evaluation|record|threat|data|protocol)\.([a-z_]+)\b(?!\.py)")
+SETTING = re.compile(r"`(plan|evaluation|record|threat|data|protocol)\.(?!py\b)([a-z_]+)\b(?!\.py)")
 
 
 @cache
