@@ -1,4 +1,4 @@
-"""Rows summed in float32 within a chunk, as before they were in float64."""
+"""Changes taken in float32 and rows of them summed so within a chunk, as before all was in float64."""
 
 import torch
 
@@ -29,4 +29,10 @@ def _fold_rows(self, partial, name, server, upload, share):
         partial[TOUCHED + name] += count[:-1]
 
 
+def _based(self, value, server, row=None):
+    """The server's weights are taken off each upload, not off the sum."""
+    return (value if self.sends_gradients else value - server), None
+
+
 fedavg.FedAvg._fold_rows = _fold_rows
+fedavg.FedAvg._based = _based

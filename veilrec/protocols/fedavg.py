@@ -115,7 +115,7 @@ class FedAvg(Protocol):
         share = examples.double()
         _add(partial, CLIENTS, share.sum())
         for name, total in uploads.sums.items():
-            _add(partial, name, total.double())
+            _add(partial, name, total.to(torch.float64, copy=True))
         for name in model.names(Scope.SHARED):
             if name in uploads.sums:
                 continue
@@ -123,31 +123,44 @@ class FedAvg(Protocol):
             if isinstance(value, Rows):
                 self._fold_rows(partial, name, server, value, share)
                 continue
-            change = value if self.sends_gradients else value - server
-            _add(partial, name, (change.double() * along(share, change)).sum(0))
+            value, base = self._based(value, server)
+            _add(partial, name, _less(self._weighed(value, share).sum(0), base, share.sum()))
             if model.parts[part_of(name)].helper:
-                moved = share * (change != 0).flatten(1).any(1)
+                moved = share * (value != (0 if base is None else base)).flatten(1).any(1)
                 _add(partial, MOVED + name, moved.sum())
         return partial
 
     def _fold_rows(self, partial: Message, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
         """Add rows one by one in float64, so that the grouping of clients into chunks does not matter."""
-        if name not in partial:
-            partial[name] = server.new_zeros(server.shape, dtype=torch.float64)
-            if self.weigh == "touched":
-                partial[TOUCHED + name] = server.new_zeros(len(server), dtype=torch.float64)
-        row, value = upload.row.reshape(-1), upload.value.flatten(0, 1)
-        place = torch.where(row < 0, len(server), row)  # padding goes to a row nobody reads
-        change = -value if self.sends_gradients else server.index_select(0, row.clamp(min=0)).sub_(value)
-        wide = change.double()
-        if self.weigh == "examples":
-            wide.mul_(along(share.repeat_interleave(upload.row.shape[1]), wide))
+        value, base = self._based(upload.value, server, upload.row)
+        place = torch.where(upload.row < 0, len(server), upload.row).flatten()  # padding: a row nobody reads
+        wide = self._weighed(value, share).flatten(0, 1)
         total = wide.new_zeros(len(server) + 1, *server.shape[1:])
         total.scatter_add_(0, along(place, wide).expand_as(wide), wide)
-        partial[name] -= total[:-1]  # type: ignore[operator]  # a sum, not rows
+        each = share.repeat_interleave(upload.row.shape[1])
+        weight = torch.bincount(place, each, minlength=len(server) + 1)[:-1]
+        _add(partial, name, _less(total[:-1], base, along(weight, server)))
         if self.weigh == "touched":
-            count = torch.bincount(place, minlength=len(server) + 1)
-            partial[TOUCHED + name] += count[:-1]  # type: ignore[operator]
+            _add(partial, TOUCHED + name, weight)
+
+    def _based(
+        self, value: Tensor, server: Tensor, row: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What is summed, and what is taken off each afterwards to have the change.
+
+        Float32 weights add up in float64 without rounding, so the server's are taken off the sum: one walk
+        less through large tables. Float64 weights do not, and what nobody moved must not move at all.
+        """
+        if self.sends_gradients:
+            return value, None
+        if server.dtype is not torch.float64:
+            return value, server
+        sent = server if row is None else server[row.clamp(min=0)]
+        return value - sent, None
+
+    def _weighed(self, value: Tensor, share: Tensor) -> Tensor:
+        wide = value.double()
+        return wide * along(share, wide) if self.weigh == "examples" else wide
 
     def partial_schema(self, model: Recommender, sent: Letter) -> Schema:
         specs = {CLIENTS: Spec((), torch.float64, kind="count")}
@@ -218,5 +231,11 @@ class Averaging(Server):
 
 
 def _add(partial: Message, name: str, value: Tensor) -> None:
-    known = partial.get(name, 0)
-    partial[name] = known + value  # type: ignore[operator]  # what is added up comes as no rows
+    """Add to what was folded before, in place; `value` is nobody else's."""
+    known = partial.get(name)
+    partial[name] = known.add_(value) if isinstance(known, Tensor) else value
+
+
+def _less(total: Tensor, base: Tensor | None, weight: Tensor) -> Tensor:
+    """A sum less so many times what it is based on; it may be changed."""
+    return total if base is None else total.sub_(base.double().mul_(weight))
