@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["BadInput", "ClientFailed", "Corrupted", "Interrupted", "VeilrecError", "nearest"]
+__all__ = ["BadInput", "ClientFailed", "Corrupted", "Interrupted", "Lost", "VeilrecError", "nearest"]
 
 
 class VeilrecError(Exception):
@@ -23,6 +23,12 @@ class BadInput(VeilrecError):
     def __init__(self, where: str | Path, what: str, fix: str = "", *, line: int | None = None) -> None:
         place = f"{where}:{line}" if line is not None else f"{where}"
         super().__init__(f"{place}: {what}" + (f"; {fix}" if fix else ""))
+
+
+class Lost(VeilrecError):
+    """Another process of the same run, which is gone or does not answer; what was saved can be gone on from."""
+
+    code = 3
 
 
 class Corrupted(VeilrecError):

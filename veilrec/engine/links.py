@@ -1,0 +1,219 @@
+"""Links: bytes between the processes of one run, and the end of all of them when one is lost.
+
+The processes are started by ``torchrun`` and meet through `torch.distributed`. The first one, the leader, asks;
+the others follow: they answer what they are asked, and end when the leader is gone. A process that dies is told
+by its connection at once. One that lives and does nothing, stopped or on a machine that is cut off, is told by
+its pulse, which each process leaves in a common table from a thread of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from veilrec.errors import BadInput, Lost
+
+__all__ = ["Link", "joined", "launched"]
+
+BEAT = 0.5  # seconds between two pulses
+POLL = 0.2  # seconds until a wait looks whether anything else has happened
+MEET = 300.0  # seconds for all processes to come together
+LONG = timedelta(days=30)  # of one message: it is the pulse that tells a process which hangs
+LEADER, GOODBYE = 0, -1
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``torchrun`` started this process, beside others or alone."""
+    return "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
+
+
+class Link:
+    """This process's connections to the others: whole messages of bytes, in order.
+
+    Attributes:
+        rank: The number of this process; the leader's is 0.
+        size: How many there are.
+        attempt: How often all of them were started again after one was lost.
+    """
+
+    def __init__(self, rank: int, size: int, attempt: int, pulse: Pulse) -> None:
+        self.rank, self.size, self.attempt, self._pulse = rank, size, attempt, pulse
+        others = range(1, size) if rank == LEADER else (LEADER,)
+        self._inbox = {other: Inbox(other, rank) for other in others}
+        self._lock = threading.Lock()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process asks, and writes, and prints."""
+        return self.rank == LEADER
+
+    def send(self, data: bytes, to: int = LEADER) -> None:
+        """Send a message.
+
+        Raises:
+            Lost: Where the other process is gone.
+        """
+        with self._lock, _told(to):
+            dist.send(torch.tensor([len(data)]), to)
+            if data:
+                dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), to)
+
+    def receive(self, source: int = LEADER, meanwhile: Callable[[], None] = lambda: None) -> bytes:
+        """The next message of another process; `meanwhile` is called every now and then, and may raise.
+
+        Raises:
+            Lost: Where the other process is gone, or this one's pulse could not be left any more.
+        """
+        inbox = self._inbox[source]
+        while True:
+            try:
+                found = inbox.messages.get(timeout=POLL)
+            except queue.Empty:
+                self._pulse.check()
+                meanwhile()
+                continue
+            if isinstance(found, bytes):
+                return found
+            raise found
+
+    def allow(self, seconds: float) -> None:
+        """Take a process for lost that leaves no pulse for so long."""
+        self._pulse.patience = seconds
+
+    def close(self) -> None:
+        """Say goodbye to every other process, and wait for theirs."""
+        for other, inbox in self._inbox.items():
+            with self._lock, _told(other):
+                dist.send(torch.tensor([GOODBYE]), other)
+            inbox.thread.join(timeout=MEET)
+
+
+class Inbox:
+    """A thread that receives one other process's messages, so that the main thread stays free for signals."""
+
+    def __init__(self, source: int, rank: int) -> None:
+        self.source = source
+        self.messages: queue.Queue[bytes | Lost] = queue.Queue()
+        self.thread = threading.Thread(target=self._run, name=f"inbox {source}", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            with _told(self.source):
+                while True:
+                    size = torch.zeros(1, dtype=torch.int64)
+                    dist.recv(size, self.source)
+                    if int(size) == GOODBYE:
+                        return
+                    body = torch.empty(int(size), dtype=torch.uint8)
+                    if int(size):
+                        dist.recv(body, self.source)
+                    self.messages.put(body.numpy().tobytes())
+        except Lost as lost:
+            self.messages.put(lost)
+
+
+class Pulse:
+    """A sign of life of every process in a table that all of them read, from a thread of its own.
+
+    A main thread that hangs in a call which never returns cannot raise, so the process ends from here, with one
+    line that names who was lost.
+    """
+
+    def __init__(self, store: dist.Store, rank: int, size: int, patience: float) -> None:
+        self.store, self.rank, self.size, self.patience = store, rank, size, patience
+        self.lost: Lost | None = None
+        self._ended = threading.Event()
+        self._seen = dict.fromkeys(
+            range(size), (b"", time.monotonic())
+        )  # each one's last sign, and since when
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what the thread has found."""
+        if self.lost is not None:
+            raise self.lost
+
+    def close(self) -> None:
+        """Stop; whoever still waits for a sign is told by its connection."""
+        self._ended.set()
+        self._thread.join(timeout=2 * BEAT)
+
+    def _run(self) -> None:
+        beat = 0
+        while not self._ended.wait(BEAT):
+            beat += 1
+            try:
+                self.store.set(f"pulse/{self.rank}", str(beat))
+                silent = self._silent()
+            except RuntimeError:  # the table is gone, and with it the process or the machine that held it
+                silent = LEADER if self.rank != LEADER else None
+            if silent is not None and not self._ended.is_set():
+                self.lost = Lost(f"rank {silent} gave no sign of life for {self.patience:g} s")
+                self._leave()
+
+    def _silent(self) -> int | None:
+        """The first process whose sign has not changed for too long."""
+        now = time.monotonic()
+        for other, (known, since) in self._seen.items():
+            key = f"pulse/{other}"
+            sign = self.store.get(key) if self.store.check([key]) else b""
+            if sign != known:
+                self._seen[other] = (sign, now)
+            elif other != self.rank and now - since > self.patience:
+                return other
+        return None
+
+    def _leave(self) -> None:
+        """End the process, unless its main thread does so itself within a moment."""
+        if not self._ended.wait(4 * POLL):
+            sys.stderr.write(f"veilrec: error: {self.lost}\n")
+            sys.stderr.flush()
+            os._exit(Lost.code)
+
+
+@contextmanager
+def joined(patience: float) -> Iterator[Link]:
+    """The processes that ``torchrun`` started, for a while.
+
+    Args:
+        patience: Seconds without a sign of life after which a process is taken for lost.
+
+    Raises:
+        BadInput: Where they do not come together.
+        Lost: Where one is gone while this lasts.
+    """
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        dist.init_process_group("gloo", timeout=LONG)
+        client = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEET))
+    except (RuntimeError, ValueError) as cause:
+        fix = "start all of them with the same --rdzv-endpoint, on a port that is open"
+        raise BadInput("torchrun", f"rank {rank} found no others at {host}:{port}", fix) from cause
+    pulse = Pulse(dist.PrefixStore(f"veilrec/{attempt}", client), rank, size, patience)
+    link = Link(rank, size, attempt, pulse)
+    try:
+        yield link
+        link.close()
+    finally:
+        pulse.close()
+
+
+@contextmanager
+def _told(other: int) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as cause:
+        raise Lost(f"rank {other} is gone: the connection to it has ended") from cause
