@@ -1,9 +1,9 @@
 """Links: bytes between the processes of one run, and the end of all of them when one is lost.
 
-The processes are started by ``torchrun`` and meet through `torch.distributed`. The first one, the leader, asks;
-the others follow: they answer what they are asked, and end when the leader is gone. A process that dies is told
-by its connection at once. One that lives and does nothing, stopped or on a machine that is cut off, is told by
-its pulse, which each process leaves in a common table from a thread of its own.
+The processes are started by ``torchrun`` and meet through `torch.distributed`. The first one, the leader,
+asks; the others answer, and end when the leader is gone. The end of a connection tells at once of a process
+that dies. Of one that lives and does nothing, stopped or on a machine that is cut off, its pulse tells, which
+each process leaves in a common table from a thread of its own.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Inbox:
 class Pulse:
     """A sign of life of every process in a table that all of them read, from a thread of its own.
 
-    A main thread that hangs in a call which never returns cannot raise, so the process ends from here, with one
-    line that names who was lost.
+    A main thread that hangs in a call which never returns cannot raise, so the process ends from here, with
+    one line that names who was lost.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int, patience: float) -> None:
@@ -209,6 +209,7 @@ def joined(patience: float) -> Iterator[Link]:
         link.close()
     finally:
         pulse.close()
+        dist.destroy_process_group()
 
 
 @contextmanager
