@@ -26,7 +26,7 @@ class BadInput(VeilrecError):
 
 
 class Lost(VeilrecError):
-    """Another process of the same run, which is gone or does not answer; what was saved can be gone on from."""
+    """Another process of the run that is gone, or does not answer; `--resume` goes on from what was saved."""
 
     code = 3
 

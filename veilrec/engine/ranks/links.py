@@ -19,6 +19,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from veilrec.errors import BadInput, Lost
 
@@ -129,7 +130,7 @@ class Pulse:
     one line that names who was lost.
     """
 
-    def __init__(self, store: dist.Store, rank: int, size: int, patience: float) -> None:
+    def __init__(self, store: Store, rank: int, size: int, patience: float) -> None:
         self.store, self.rank, self.size, self.patience = store, rank, size, patience
         self.lost: Lost | None = None
         self._ended = threading.Event()
@@ -198,11 +199,11 @@ def joined(patience: float) -> Iterator[Link]:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
         dist.init_process_group("gloo", timeout=LONG)
-        client = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEET))
+        client = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEET))
     except (RuntimeError, ValueError) as cause:
         fix = "start all of them with the same --rdzv-endpoint, on a port that is open"
         raise BadInput("torchrun", f"rank {rank} found no others at {host}:{port}", fix) from cause
-    pulse = Pulse(dist.PrefixStore(f"veilrec/{attempt}", client), rank, size, patience)
+    pulse = Pulse(PrefixStore(f"veilrec/{attempt}", client), rank, size, patience)
     link = Link(rank, size, attempt, pulse)
     try:
         yield link
