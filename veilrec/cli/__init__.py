@@ -13,7 +13,7 @@ import typer
 
 from veilrec import __version__
 from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs
-from veilrec.errors import ClientFailed, VeilrecError
+from veilrec.errors import ClientFailed, Elsewhere, VeilrecError
 
 __all__ = ["app", "main"]
 
@@ -100,6 +100,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
 
 def _told(error: VeilrecError) -> int:
     """One line for an error that veilrec knows; a device that failed for a reason unknown shows where."""
+    if isinstance(error, Elsewhere) and error.quiet:
+        return error.code  # another process says it
     cause = error.__cause__
     if isinstance(error, ClientFailed) and cause is not None:
         if isinstance(cause, VeilrecError):

@@ -45,6 +45,7 @@ class Ledger:
     """
 
     tag = "ledger"
+    reads = ()  # no values of an upload, only how many rows there are
 
     def __init__(
         self,
@@ -99,11 +100,6 @@ class Ledger:
     def guarantee(self) -> bool:
         """Whether every value that leaves is under noise whose worth is declared, also of those who post."""
         return not lacks(self)
-
-    @property
-    def reads(self) -> tuple[str, ...] | None:
-        """What it looks at of an upload: all, where rows are charged for."""
-        return None if self.charges else ()
 
     def __call__(self, exchange: Exchange) -> None:
         """Count one chunk of one round."""

@@ -32,16 +32,16 @@ class Traffic:
 
     Attributes:
         up, down: ``[clients]`` bytes so far.
-        reads: What it looks at of an upload: of which rows there are depends on the device.
+        reads: The values that it looks at of an upload: none, only at how many rows there are.
     """
 
     tag = "traffic"
+    reads = ()
 
     def __init__(self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1) -> None:
         self.up = torch.zeros(n_clients, dtype=torch.int64)
         self.down = torch.zeros(n_clients, dtype=torch.int64)
         self._n_seats = n_seats
-        self.reads = [name for name, spec in up.items() if spec.table is not None]
         self._letter = codec.size(down, {name: spec.table or 0 for name, spec in down.items()})
         self._count = dict.fromkeys(COUNTERS, 0)
         self._public = 0  # bytes of the posts that everybody receives

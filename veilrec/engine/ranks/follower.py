@@ -19,7 +19,6 @@ from veilrec.engine.ranks.homes import homes
 from veilrec.engine.ranks.links import Link
 from veilrec.engine.ranks.messages import packed, tensors, unpacked
 from veilrec.engine.ranks.spread import BLOCK
-from veilrec.errors import VeilrecError
 from veilrec.protocol import Counterpart
 from veilrec.wire import codec
 from veilrec.wire.halves import exchange_bytes, fold_bytes, letter_of
@@ -48,13 +47,8 @@ class Follower:
         self._asking = threading.Lock()
 
     def answer(self, head: dict[str, Any], parts: Sequence[bytes]) -> None:
-        """Do what is asked; what fails is told to the leader, which ends the run."""
-        try:
-            getattr(self, "_" + head.pop("do"))(*parts, **head)
-        except Exception as error:
-            code = error.code if isinstance(error, VeilrecError) else 1
-            what = str(error) if isinstance(error, VeilrecError) else f"{type(error).__name__}: {error}"
-            self.link.send(packed({"failed": what, "code": code}))
+        """Do what is asked."""
+        getattr(self, "_" + head.pop("do"))(*parts, **head)
 
     def _begin(self) -> None:
         self.fleet.begin()
@@ -123,4 +117,6 @@ class Relay:
     reads: Collection[str] | None
 
     def __call__(self, exchange: Exchange) -> None:
+        """Send one chunk of one round, unless the run has ended meanwhile."""
+        self.link.check()
         self.link.send(packed({"is": "exchange"}, exchange_bytes(exchange, self.reads)))

@@ -29,21 +29,12 @@ from veilrec.engine.ranks.spread import Spread
 from veilrec.engine.respond import Answer, Chunk
 from veilrec.engine.store import Store
 from veilrec.engine.workers import Workers
-from veilrec.errors import VeilrecError
 from veilrec.protocol import Counterpart
 from veilrec.wire import codec
 from veilrec.wire.halves import exchange_of, fold_of, letter_bytes
 from veilrec.wire.uploads import Exchange, Fold, Letter, Posts
 
 __all__ = ["Ranks"]
-
-
-class Elsewhere(VeilrecError):
-    """An error of another rank, as it was told there."""
-
-    def __init__(self, message: str, code: int) -> None:
-        self.code = code
-        super().__init__(message)
 
 
 @dataclass
@@ -101,7 +92,7 @@ class Ranks(InProcess):
         folds, mine = [], self._of(LEADER, cohort)
         if len(mine):
             sent = letter.only(torch.searchsorted(cohort, mine))
-            folds.append(self.near.round(sent, mine, inner, watch, trains))
+            folds.append(self.near.round(sent, mine, inner, [*watch, self._listen], trains))
         for rank in asked:
             for exchange, rest in self._answers(rank, letter, cohort):
                 for see in watch if exchange else ():
@@ -152,15 +143,14 @@ class Ranks(InProcess):
             self.link.send(packed({"do": "end", **told}), rank)
 
     def receive(self, rank: int) -> tuple[dict[str, Any], list[bytes]]:
-        """The next message of a rank.
+        """The next message of a rank."""
+        return unpacked(self.link.receive(rank))
 
-        Raises:
-            Elsewhere: Where something failed there.
-        """
-        head, parts = unpacked(self.link.receive(rank))
-        if "failed" in head:
-            raise Elsewhere(head["failed"], head["code"])
-        return head, parts
+    def _listen(self, exchange: Exchange) -> None:
+        """Between two chunks: whether another rank has failed."""
+        self.link.check()
+
+    _listen.reads = ()  # type: ignore[attr-defined]  # of an upload
 
     def _of(self, rank: int, numbers: Tensor) -> Tensor:
         """Those of some clients that are at home on a rank."""

@@ -13,15 +13,16 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from veilrec.errors import BadInput, Lost
+from veilrec.errors import BadInput, Elsewhere, Lost, VeilrecError
 
 __all__ = ["Link", "joined", "launched"]
 
@@ -29,7 +30,8 @@ BEAT = 0.5  # seconds between two pulses
 POLL = 0.2  # seconds until a wait looks whether anything else has happened
 MEET = 300.0  # seconds for all processes to come together
 LONG = timedelta(days=30)  # of one message: it is the pulse that tells a process which hangs
-LEADER, GOODBYE = 0, -1
+LEADER = 0
+GOODBYE, FAILED = -1, -2  # in the place of a message's length; after the second comes what has failed
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> bool:
@@ -68,23 +70,30 @@ class Link:
             if data:
                 dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), to)
 
-    def receive(self, source: int = LEADER, meanwhile: Callable[[], None] = lambda: None) -> bytes:
-        """The next message of another process; `meanwhile` is called every now and then, and may raise.
+    def receive(self, source: int = LEADER) -> bytes:
+        """The next message of another process.
 
         Raises:
-            Lost: Where the other process is gone, or this one's pulse could not be left any more.
+            Elsewhere: Where that one has failed.
+            Lost: Where it is gone, or does not answer.
         """
         inbox = self._inbox[source]
         while True:
+            self._pulse.check()
             try:
-                found = inbox.messages.get(timeout=POLL)
+                found = inbox.messages.get(timeout=POLL)  # short, so that signals are heard
             except queue.Empty:
-                self._pulse.check()
-                meanwhile()
                 continue
             if isinstance(found, bytes):
                 return found
             raise found
+
+    def check(self) -> None:
+        """Raise what has become known of another process since, in the middle of work."""
+        self._pulse.check()
+        for inbox in self._inbox.values():
+            if inbox.failure is not None:
+                raise inbox.failure
 
     def allow(self, seconds: float) -> None:
         """Take a process for lost that leaves no pulse for so long."""
@@ -97,30 +106,53 @@ class Link:
                 dist.send(torch.tensor([GOODBYE]), other)
             inbox.thread.join(timeout=MEET)
 
+    def fail(self, message: str, code: int) -> None:
+        """Tell every other process what has failed here; one that is gone need not know."""
+        body = packed_error(message, code)
+        for other in self._inbox:
+            with suppress(Lost), self._lock, _told(other):
+                dist.send(torch.tensor([FAILED]), other)
+                dist.send(torch.tensor([len(body)]), other)
+                dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), other)
+
+
+def packed_error(message: str, code: int) -> bytes:
+    """An error for another process: its exit code and its line."""
+    return f"{code} {message}".encode()
+
 
 class Inbox:
     """A thread that receives one other process's messages, so that the main thread stays free for signals."""
 
     def __init__(self, source: int, rank: int) -> None:
-        self.source = source
-        self.messages: queue.Queue[bytes | Lost] = queue.Queue()
+        self.source, self.rank = source, rank
+        self.messages: queue.Queue[bytes | VeilrecError] = queue.Queue()
+        self.failure: VeilrecError | None = None
         self.thread = threading.Thread(target=self._run, name=f"inbox {source}", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
         try:
             with _told(self.source):
-                while True:
-                    size = torch.zeros(1, dtype=torch.int64)
-                    dist.recv(size, self.source)
-                    if int(size) == GOODBYE:
-                        return
-                    body = torch.empty(int(size), dtype=torch.uint8)
-                    if int(size):
-                        dist.recv(body, self.source)
-                    self.messages.put(body.numpy().tobytes())
-        except Lost as lost:
-            self.messages.put(lost)
+                while (size := self._number()) != GOODBYE:
+                    if size == FAILED:
+                        code, _, message = self._bytes(self._number()).decode().partition(" ")
+                        raise Elsewhere(message, int(code), quiet=self.rank != LEADER)
+                    self.messages.put(self._bytes(size))
+        except VeilrecError as failure:
+            self.failure = failure
+            self.messages.put(failure)
+
+    def _number(self) -> int:
+        number = torch.zeros(1, dtype=torch.int64)
+        dist.recv(number, self.source)
+        return int(number)
+
+    def _bytes(self, size: int) -> bytes:
+        body = torch.empty(size, dtype=torch.uint8)
+        if size:
+            dist.recv(body, self.source)
+        return body.numpy().tobytes()
 
 
 class Pulse:
@@ -208,6 +240,17 @@ def joined(patience: float) -> Iterator[Link]:
     try:
         yield link
         link.close()
+    except (Elsewhere, Lost):
+        raise
+    except BaseException as error:
+        known = isinstance(error, VeilrecError)
+        what = str(error) if known else f"{type(error).__name__}: {error}"
+        link.fail(what, getattr(error, "code", 1))
+        if link.leads:
+            raise
+        if not known:
+            traceback.print_exc()
+        raise Elsewhere(what, getattr(error, "code", 1), quiet=True) from error
     finally:
         pulse.close()
         dist.destroy_process_group()
