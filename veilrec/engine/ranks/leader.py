@@ -176,11 +176,12 @@ class Ranks(InProcess):
 
     def _merged(self, folds: Sequence[Fold], forwards: Forwards, n: int, watch: Sequence[Watch]) -> Fold:
         partial: Message = {}
-        posts, row = Posts.none(), {"clients": 0.0, "loss": 0.0}
+        posts, row = Posts.none(), dict[str, float](clients=0, loss=0.0)
         for fold in folds:
             partial = self.protocol.merge(partial, fold.partial)
             posts = posts.merge(fold.posts)
-            row = {name: row[name] + fold.row[name] for name in row}
+            row["clients"] += int(fold.row["clients"])
+            row["loss"] += fold.row["loss"]
         return Fold(partial, posts, row, found(watch), _groups(forwards, n))
 
     def _scored(self, rank: int, server: Counterpart) -> Params:

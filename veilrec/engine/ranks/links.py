@@ -8,8 +8,10 @@ each process leaves in a common table from a thread of its own.
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -230,30 +232,57 @@ def joined(patience: float) -> Iterator[Link]:
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        dist.init_process_group("gloo", timeout=LONG)
         client = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEET))
+        common = PrefixStore(
+            f"veilrec/{attempt}", client
+        )  # of this attempt: addresses of the last one are dead
+        dist.init_process_group("gloo", store=common, rank=rank, world_size=size, timeout=LONG)
     except (RuntimeError, ValueError) as cause:
         fix = "start all of them with the same --rdzv-endpoint, on a port that is open"
         raise BadInput("torchrun", f"rank {rank} found no others at {host}:{port}", fix) from cause
-    pulse = Pulse(PrefixStore(f"veilrec/{attempt}", client), rank, size, patience)
+    pulse = Pulse(common, rank, size, patience)
     link = Link(rank, size, attempt, pulse)
     try:
         yield link
         link.close()
-    except (Elsewhere, Lost):
-        raise
     except BaseException as error:
-        known = isinstance(error, VeilrecError)
-        what = str(error) if known else f"{type(error).__name__}: {error}"
-        link.fail(what, getattr(error, "code", 1))
-        if link.leads:
+        pulse.close()
+        ended = _parted(link, error)
+        if ended is error:
             raise
-        if not known:
-            traceback.print_exc()
-        raise Elsewhere(what, getattr(error, "code", 1), quiet=True) from error
+        raise ended from error
     finally:
         pulse.close()
         dist.destroy_process_group()
+
+
+def _parted(link: Link, error: BaseException) -> BaseException:
+    """The error that ends this process, which tells the others of its own.
+
+    Threads that still wait for a message cannot be ended, and would abort the interpreter when it goes: it is
+    left in their stead as soon as everything has been said.
+    """
+    code = error.code if isinstance(error, VeilrecError) else 1
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends whoever is left, at once
+    atexit.register(_left, code)
+    if isinstance(error, Elsewhere | Lost):
+        return error
+    known = isinstance(error, VeilrecError)
+    what = str(error) if known else f"{type(error).__name__}: {error}"
+    link.fail(what, code)
+    if link.leads:
+        return error
+    if not known:
+        traceback.print_exception(error)
+    return Elsewhere(what, code, quiet=True)
+
+
+def _left(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 @contextmanager
