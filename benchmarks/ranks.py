@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import trees
-from benchmarks.bit_cases import CASES, DATA, FEDMF, FEDNCF
+from benchmarks.bit_cases import CASES, DATA, FEDMF, FEDNCF, RENAMED
 from benchmarks.harness import say, table
 from veilrec.base.params import Params, Rows
 from veilrec.cli import finished
@@ -44,7 +44,7 @@ MORE = {  # where everybody takes part, homes are whole chunks
     "one-sum": DATA + FEDNCF + EVERYBODY + 'forwards = "all"\n',
     "dealt": DATA + FEDNCF + EVERYBODY + 'order = "deal"\ncohort = 0.4\n',
 }
-EVERY = MORE | CASES
+EVERY = MORE | CASES | RENAMED
 EQUAL = ("metrics", "utility", "traffic", "ledger", "privacy")
 CHUNK = "7"  # devices, in the run that differs by rounding alone
 
