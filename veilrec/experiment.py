@@ -34,7 +34,7 @@ from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.fingerprint import describe, fingerprint
-from veilrec.runs.interrupt import stoppable
+from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.session import Session
 from veilrec.runs.shared import shared
 from veilrec.runs.training import Progress
@@ -192,7 +192,7 @@ class Experiment:
         mark = fingerprint({**settings, "device": device}, federation.model, self.data)
 
         def alone(federation: Federation) -> Result:
-            with stoppable() as stop, folder.claim(out, resume=resume) as place:
+            with stoppable(echo=ECHO if link else 0.0) as stop, folder.claim(out, resume=resume) as place:
                 if (place / RESULT).exists():
                     return _finished(place, mark)
                 if out is not None:
