@@ -39,7 +39,7 @@ def test_it_shows_usefulness_leakage_a_list_and_commands_that_work(
 ) -> None:
     answer = call(capsys, "demo", "--quiet")
     assert answer.code == 0, answer.err
-    told = ("120 people", "popularity", "undefended", "laplace", "early-stop", "gender AUC", "region AUC")
+    told = ("120 people", "popularity", "laplace", "EarlyStop", "gender (AUC)", "region (AUC)")
     for said in (*told, "Whether a user touched an item", "hr@10", "u0042", "Try next:", "report.html"):
         assert said in answer.out
     folder = tmp_path / "runs" / "demo"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +24,7 @@ __all__ = [
     "Sets",
     "check_device",
     "load_plugins",
+    "print_json",
 ]
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.", show_default=False)]
@@ -62,6 +64,11 @@ def load_plugins(paths: list[Path] | None) -> None:
     plugins.forget()
     for path in paths or ():
         catalogue.load_plugin(path)
+
+
+def print_json(value: Any) -> None:
+    """Print for machines."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def check_device(device: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Json, Quiet
+from veilrec.cli.arguments import Json, Quiet, print_json
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -41,9 +40,7 @@ Id = Annotated[
     str | None,
     typer.Option("--id", metavar="NAME", help="The column of ids; by default its name, or the first."),
 ]
-VectorsId = Annotated[
-    str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS; - for none.")
-]
+VectorsId = Annotated[str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS.")]
 Ids = Annotated[
     Path | None, typer.Option("--ids", metavar="FILE", help="The ids of VECTORS, one a line or as npy.")
 ]
@@ -53,9 +50,6 @@ Tensor = Annotated[
 ]
 Classifiers = Annotated[
     Names, typer.Option("--classifier", metavar="NAME", help="Who learns, as in mlp; repeatable.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the result there, as JSON.")
 ]
 
 
@@ -74,14 +68,12 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of those draws.")] = 0,
     classifier: Classifiers = None,
     users: Annotated[int, typer.Option(min=0, help="Attack at most so many users; 0 for all.")] = 20_000,
-    out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
     from veilrec.cli.show.progress import showing
 
-    _check_out(out)
     threat, learners = _threat(known, seeds), _learners(classifier or ())
     with showing("", quiet=quiet) as progress:
         progress.phase(f"reading {vectors}")
@@ -96,21 +88,7 @@ def audit(
         "notes": list(audience.notes),
         "audit": found,
     }
-    if out is not None:
-        from veilrec.base.files import write_json
-
-        write_json(out, kept)
-    if as_json:
-        print(json.dumps(kept, indent=2, ensure_ascii=False))
-        return
-    _print(vectors, audience, found)
-
-
-def _check_out(out: Path | None) -> None:
-    """Refuse, before anything is computed, a place that cannot be written to."""
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        what = "is a folder" if out.is_dir() else "there is no such folder"
-        raise BadInput(out, what, "name a file in a folder that exists")
+    print_json(kept) if as_json else _print(vectors, audience, found)
 
 
 def _threat(known: float, seeds: int) -> Threat:
