@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Json, Plugins, RecipePath, Seed, Sets, load_plugins
+from veilrec.cli.arguments import DataDir, Json, Plugins, RecipePath, Seed, Sets, print_json
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -39,14 +38,13 @@ def list_entries(
     """List what there is, with the options of each entry."""
     from veilrec.recipe import catalogue
 
-    load_plugins(plugin)
     if kind == PAPERS:
         _list_papers(as_json)
         return
     kinds = [kind] if kind else list(catalogue.KINDS)
     found = {name: [_entry(name, e, v) for e, v in catalogue.entries(name).items()] for name in kinds}
     if as_json:
-        print(json.dumps(found[kind] if kind else found, indent=2, ensure_ascii=False))
+        print_json(found[kind] if kind else found)
         return
     _print(found)
     if not kind:
@@ -66,7 +64,7 @@ def _list_papers(as_json: bool) -> None:
         {"name": name, "title": p.title, "reference": p.reference, "tables": list(p.tables)}
         for name, p in found.items()
     ]
-    print(json.dumps(told, indent=2, ensure_ascii=False))
+    print_json(told)
 
 
 def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
@@ -145,10 +143,9 @@ def show(
     """Print the recipe with every value that holds, and where each comes from."""
     from veilrec.recipe import Recipe
 
-    load_plugins(plugin)
     loaded = Recipe.load(recipe, set_ or (), seed=seed, data_dir=data_dir)
     if as_json:
-        print(json.dumps({"values": loaded.values, "origins": loaded.origins}, indent=2, ensure_ascii=False))
+        print_json({"values": loaded.values, "origins": loaded.origins})
         return
     print(loaded.toml(), end="")
 
