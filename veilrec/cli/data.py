@@ -234,7 +234,7 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
     from veilrec.datasets.common import places
 
     rows = [_row("synthetic", (300, 200, 12_000), "embedded", "none: made up", found=True)]
-    listed = [
+    listed: list[tuple[str, Sequence[int] | None, str, str]] = [
         (name, (known.users, known.items, known.events), f"veilrec data get {name}", known.terms)
         for name, known in places.PUBLISHED.items()
     ]
@@ -246,7 +246,9 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(name: str, sizes: Sequence[int | None], where: str, terms: str, *, found: bool) -> dict[str, Any]:
+def _row(
+    name: str, sizes: Sequence[int | None] | None, where: str, terms: str, *, found: bool
+) -> dict[str, Any]:
     counts = dict(zip(("users", "items", "events"), sizes or (None,) * 3, strict=True))
     return {"name": name, **counts, "where": where, "terms": terms, "found": found}
 

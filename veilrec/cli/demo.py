@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from veilrec.cli.arguments import Json, Quiet, load_plugins, print_json
-from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
     from veilrec.result import Result
 
 __all__ = ["demo"]
 
-MARKER, MAKER = "demo.json", "veilrec demo"
 REPORT, AUDIT = "report.html", "custom"
 PERSON = "u0042"
 BASE: dict[str, Any] = {
@@ -51,67 +47,26 @@ Watched: the same for "did this person watch this film", from that person's uplo
 def demo(
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="DIR", help="Where its runs go; an earlier demo there is replaced."),
+        typer.Option("--out", metavar="DIR", help="Where its runs go; those that are there are shown again."),
     ] = Path("runs/demo"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train on an embedded world, attack what the server saw, write a report; no data, no network."""
     load_plugins(None)
-    recipes = _recipes()
-    _make_room(out, list(recipes))
     from veilrec.cli.report import write_report
     from veilrec.cli.work import Job, one
+    from veilrec.recipe import Recipe
 
-    results = {
-        name: one(recipe, out / name, Job(quiet=quiet), f"{place} of {len(recipes)}: {name}")
-        for place, (name, recipe) in enumerate(recipes.items(), 1)
-    }
-    write_report([out / name for name in recipes], out / REPORT, title="veilrec demo")
+    job, results = Job(resume=True, quiet=quiet), {}
+    for place, (name, defence) in enumerate(DEFENCES.items(), 1):
+        recipe = Recipe.of({**BASE, "defence": defence}, "demo")
+        results[name] = one(recipe, out / name, job, f"{place} of {len(DEFENCES)}: {name}")
+    write_report([out / name for name in DEFENCES], out / REPORT, title="veilrec demo")
     if as_json:
         print_json({name: asdict(result) for name, result in results.items()})
         return
     _print(results, out)
-
-
-def _recipes() -> dict[str, Any]:
-    """The same model without a defence and with two, by folder."""
-    from veilrec.recipe import Recipe
-
-    return {name: Recipe.of({**BASE, "defence": guards}, "demo") for name, guards in DEFENCES.items()}
-
-
-def _make_room(out: Path, runs: list[str]) -> None:
-    """Clear the folder of an earlier demo, and of nothing else."""
-    if out.exists() and not out.is_dir():
-        raise BadInput(out, "not a folder", "choose another one with --out")
-    there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    if there:
-        earlier = _earlier(out)
-        others = [name for name in there if name not in {MARKER, REPORT, *earlier}]
-        if MARKER not in there or others:
-            raise BadInput(
-                out, f"holds {(others or there)[0]}, which no demo left there", "choose another --out"
-            )
-        from veilrec.runs.lock import held_by
-
-        for name in earlier.intersection(there):
-            if holder := held_by(out / name):
-                raise BadInput(out / name, f"locked by {holder}", "wait for that process or stop it")
-            shutil.rmtree(out / name)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARKER).write_text(json.dumps({"made by": MAKER, "runs": runs}), encoding="utf-8")
-
-
-def _earlier(out: Path) -> set[str]:
-    """The runs of an earlier demo, if the folder says that there was one."""
-    try:
-        marker = json.loads((out / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return set()
-    if not isinstance(marker, Mapping) or marker.get("made by") != MAKER:
-        return set()
-    return {str(name) for name in marker.get("runs", ())}
 
 
 def _print(results: Mapping[str, Result], out: Path) -> None:
