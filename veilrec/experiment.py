@@ -219,7 +219,8 @@ class Experiment:
         for name in () if self.threat is None else self.threat.attributes:
             known = [*self.data.attributes, *self.data.values]
             if name not in known:
-                raise BadInput("threat.attributes", f'no attribute "{name}"', nearest(name, known))
+                what = f'the data has no attribute "{name}"'
+                raise BadInput("threat.attributes", what, nearest(name, known))
 
     def _check_sums(self) -> None:
         """Refuse to look at single uploads where none leaves the devices' side."""

@@ -47,7 +47,12 @@ Watched: the same for "did this person watch this film", from that person's uplo
 def demo(
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="DIR", help="Where its runs go; those that are there are shown again."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            file_okay=False,
+            help="Where its runs go; those that are there are shown again.",
+        ),
     ] = Path("runs/demo"),
     as_json: Json = False,
     quiet: Quiet = False,

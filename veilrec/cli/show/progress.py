@@ -59,18 +59,28 @@ class Sentences(Silence):
 
     def __call__(self, phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
         """A sentence if there is something to say."""
-        now, looked = time.monotonic(), self.status is not None
         if phase == "rounds":
-            self.rounds, self.heard = done, now
-            self.first = self.first or (now, done)
-            measured = row is not None and self.select in row
-            self.said = _measured(row, self.select) if measured or not looked else self.said
-            if looked or measured or done == total or now - self.last > SILENT:
-                self._say(f"rounds {done}/{total}{self.said}{self._left(now, done, total)}")
-        elif phase == "clients" and (looked or now - max(self.last, self.heard) > SILENT):
-            self._say(f"round {self.rounds + 1}: {done}/{total} clients{self.said if looked else ''}")
-        elif phase != "clients" and (looked or (phase not in ("test", "write") and now - self.last > SILENT)):
-            self._say(f"{phase} ({done}/{total})")
+            self._round(done, total, row)
+        elif self.status is not None or (phase not in ("test", "write") and self._late()):
+            if phase == "clients":
+                self._say(
+                    f"round {self.rounds + 1}: {done}/{total} clients{self.said if self.status else ''}"
+                )
+            else:
+                self._say(f"{phase} ({done}/{total})")
+
+    def _round(self, done: int, total: int, row: Mapping[str, float] | None) -> None:
+        now, late = time.monotonic(), self._late(of_rounds=False)
+        self.rounds, self.heard = done, now
+        self.first = self.first or (now, done)
+        measured = row is not None and self.select in row
+        self.said = _measured(row, self.select) if measured or self.status is None else self.said
+        if self.status is not None or measured or done == total or late:
+            self._say(f"rounds {done}/{total}{self.said}{self._left(now, done, total)}")
+
+    def _late(self, *, of_rounds: bool = True) -> bool:
+        """Whether the last line, and the last round, are too long ago."""
+        return time.monotonic() - max(self.last, self.heard if of_rounds else 0.0) > SILENT
 
     def _left(self, now: float, done: int, total: int) -> str:
         if self.first is None or done in (self.first[1], total):
