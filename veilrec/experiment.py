@@ -192,14 +192,14 @@ class Experiment:
             if out is not None:
                 folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
-                    save_world(place, self.data, validation=self.evaluation.validation)
+                    save_world(place, self.data)
             session = Session(
                 federation,
                 self.data,
                 self._record,
                 place,
                 out is not None,
-                progress or _silent,
+                progress or (lambda *told: None),
                 examiner,
                 self.erasers,
             )
@@ -236,10 +236,6 @@ class Experiment:
             if name not in self.data.attributes:
                 fix = nearest(name, self.data.attributes)
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
-
-
-def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
-    """Nobody wants to know."""
 
 
 def _finished(place: Path, mark: str) -> Result:

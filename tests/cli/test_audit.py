@@ -139,7 +139,7 @@ BAD = {
     "no ids": (["v.npy", "--attributes", "users.csv"], "v.npy: has no ids, so nothing says whose vector"),
     "ids and positions": (
         ["v.npy", "--attributes", "users.csv", "--ids", "ids.txt", "--by-position"],
-        "--by-position: there is a file of ids as well; keep one of the two",
+        "--by-position: v.npy has ids of its own; leave it out: ids are safer",
     ),
     "several tensors": (["v.safetensors", "--attributes", "users.csv"], "v.safetensors: 2 matrices: "),
     "users as vectors": (["users.csv", "--attributes", "users.csv"], 'users.csv:2: column "sex" is "'),

@@ -73,13 +73,20 @@ def audit(
 ) -> None:
     """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
     from veilrec.cli.show.progress import showing
+    from veilrec.lab.attributes import read_attributes
+    from veilrec.lab.ids import read_ids
+    from veilrec.lab.match_ids import join, with_ids
+    from veilrec.lab.vectors import read_vectors
 
     threat, learners = _threat(known, seeds), _learners(classifier or ())
     with showing("", quiet=quiet) as progress:
         progress.phase(f"reading {vectors}")
-        told = (attributes, id_, attribute or (), continuous or ())
+        wanted = {"attributes": attribute or (), "continuous": continuous or ()}
+        described = read_attributes(attributes, ids=id_, **wanted)
         column = vectors_id or (None if vectors.suffix in BARE else id_)
-        audience = _audience(vectors, column, ids, tensor, told, by_position, users)
+        bare = read_vectors(vectors, ids=column, tensor=tensor)
+        own = bare if ids is None else with_ids(bare, read_ids(ids), ids)
+        audience = join(own, described, by_position=by_position, most=users)
         found = _attacked(audience, threat, learners, seed, progress)
     kept = {
         "vectors": {"file": vectors.name, "users": len(audience.ids), "width": audience.vectors.shape[1]},
@@ -107,31 +114,6 @@ def _learners(names: Sequence[str]) -> tuple[str, ...]:
         if name not in CLASSIFIERS:
             raise BadInput("--classifier", f'no classifier "{name}"', nearest(name, CLASSIFIERS))
     return tuple(dict.fromkeys(names)) or WORST
-
-
-def _audience(
-    path: Path,
-    column: str | None,
-    ids: Path | None,
-    tensor: str | None,
-    told: tuple[Path, str | None, Sequence[str], Sequence[str]],
-    by_position: bool,
-    most: int,
-) -> Audience:
-    """Both files, joined."""
-    from veilrec.lab.attributes import read_attributes
-    from veilrec.lab.ids import read_ids
-    from veilrec.lab.match_ids import join, with_ids
-    from veilrec.lab.vectors import read_vectors
-
-    if ids is not None and by_position:
-        raise BadInput("--by-position", "there is a file of ids as well", "keep one of the two")
-    place, name, attributes, continuous = told
-    described = read_attributes(place, ids=name, attributes=attributes, continuous=continuous)
-    vectors = read_vectors(path, ids=column, tensor=tensor)
-    if ids is not None:
-        vectors = with_ids(vectors, read_ids(ids), ids)
-    return join(vectors, described, by_position=by_position, most=most)
 
 
 def _attacked(

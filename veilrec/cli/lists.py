@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["config", "list_entries"]
 
-SECTION = {
-    "models": "[model]",
-    "protocols": "[protocol]",
-    "defences": "[[defence]]",
-    "erasers": "[[eraser]]",
-    "attacks": "[[attack]]",
-    "datasets": "[data]",
-}
-
 PAPERS = "papers"
 
 config = typer.Typer(help="See what a recipe comes down to.", no_args_is_help=False)
@@ -30,7 +21,10 @@ config = typer.Typer(help="See what a recipe comes down to.", no_args_is_help=Fa
 
 def list_entries(
     kind: Annotated[
-        str, typer.Argument(help="models, protocols, defences, attacks, datasets or papers; by default all.")
+        str,
+        typer.Argument(
+            help="models, protocols, defences, erasers, attacks, datasets or papers; by default all."
+        ),
     ] = "",
     plugin: Plugins = None,
     as_json: Json = False,
@@ -94,15 +88,17 @@ def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
 
 def _print(found: Mapping[str, list[dict[str, Any]]]) -> None:
     from veilrec.cli.show.tables import console, table
+    from veilrec.recipe.sections import LISTED, NAMED
 
     out = console()
+    named = {"datasets": "[data]", **{kind: f"[{section}]" for section, (kind, _) in NAMED.items()}}
+    named |= {kind: f"[[{section}]]" for section, kind in LISTED.items()}
     for kind, entries in found.items():
-        shown = table(
-            kind, "what it is", "options and their defaults", title=f"{kind}, as {SECTION[kind]} in a recipe"
-        )
+        title = f"{kind}, as {named[kind]} in a recipe"
+        shown = table(kind, "what it is", "options and their defaults", title=title)
         for entry in entries:
             shown.add_row(entry["name"], _about(entry), _options(entry["options"]))
-        out.print(shown if entries else f"{kind}, as {SECTION[kind]} in a recipe\n\n  none yet\n")
+        out.print(shown if entries else f"{title}\n\n  none yet\n")
 
 
 def _about(entry: Mapping[str, Any]) -> Group:
