@@ -18,6 +18,7 @@ from tests.worlds import (
     begin,
     changed,
     checkerboard,
+    contents,
     digest,
     federation,
     held,
@@ -31,7 +32,7 @@ from tests.worlds import (
 )
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Rows, Scope
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Store
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocol import Protocol, ignore
 from veilrec.rounds import Federation
@@ -206,7 +207,7 @@ def test_state_round_trips(fed: Federation) -> None:
     state = run(fed, 2)
     whole = run(fed, 4)
     store = Store(len(fed.clients), state.devices.fresh)
-    store.restore({name: value.clone() for name, value in state.devices.state().items()})
+    store.restore(contents(state.devices))
     assert digest(resume(fed, replace(state, devices=store), 4)) == digest(whole)
 
 

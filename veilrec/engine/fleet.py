@@ -22,14 +22,15 @@ from veilrec.base.params import Params, Scope, part_of
 from veilrec.base.plan import Forwards, Plan
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
-from veilrec.engine import fused, private_rows, serving
+from veilrec.engine import fused, serving
+from veilrec.engine.devices import private_rows
+from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Evaluation, Scored, candidates, evaluate
 from veilrec.engine.groups import Groups
 from veilrec.engine.helper_steps import helper_stepper
 from veilrec.engine.local import Task
 from veilrec.engine.refusals import refuse
 from veilrec.engine.respond import Answer, Chunk, Failed, Respond, respond
-from veilrec.engine.store import Store
 from veilrec.engine.workers import Workers, workers
 from veilrec.eraser import VectorEraser, erased
 from veilrec.errors import ClientFailed

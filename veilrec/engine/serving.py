@@ -19,7 +19,7 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope, part_of
 from veilrec.base.rows import filled
 from veilrec.clients import Batch
-from veilrec.engine import private_rows
+from veilrec.engine.devices import private_rows
 from veilrec.engine.evaluation import Score
 from veilrec.engine.respond import Chunk, drawn, learned
 from veilrec.engine.workers import Workers
