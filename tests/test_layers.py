@@ -36,6 +36,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"engine/respond"},
     {"engine/serving"},
     {"engine/fleet"},
+    {"engine/in_process"},
     {"rounds"},
     {"engine", "recipe/plugins", "recipe/settings", "result"},
     {*METRICS, "recipe/catalogue"},

@@ -126,6 +126,12 @@ def copied(store: Store) -> Store:
     return twin
 
 
+def emptied(fed: Federation) -> Store:
+    """The store of devices that have not begun."""
+    fed.fleet.begin()
+    return fed.fleet.devices
+
+
 def both(fed: Federation, state: State) -> Both:
     """A server's state beside what the devices hold now."""
     fields = {name: getattr(state, name) for name in ("round", "server", "memory", "posts")}

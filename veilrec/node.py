@@ -29,7 +29,7 @@ from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
-from veilrec.engine.fleet import InProcess
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
@@ -87,7 +87,8 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
     defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients, log = federation.fleet.given, federation.fleet.given.log
+    clients = federation.fleet.gather().given
+    log = clients.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
     user = int(clients.seats[client, 0])
@@ -106,7 +107,8 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
 
 def _weights(federation: Federation, client: int) -> Params:
     """What a device holds, less the parts of a defence that are as they were drawn: it draws them itself."""
-    devices, helpers = federation.fleet.devices, federation.fleet.task().helpers
+    fleet = federation.fleet.gather()
+    devices, helpers = fleet.devices, fleet.task().helpers
     alone = torch.tensor([client], device=devices.slot.device)
     now = devices.get(alone)
     first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now

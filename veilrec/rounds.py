@@ -15,7 +15,8 @@ from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.engine.evaluation import Evaluation, Scored
-from veilrec.engine.fleet import InProcess, Roster, Trains, Watch
+from veilrec.engine.fleet import Fleet, Roster, Terms, Trains, Watch
+from veilrec.engine.in_process import InProcess
 from veilrec.eraser import VectorEraser, erased
 from veilrec.model import Recommender
 from veilrec.protocol import Counterpart, Protocol, Pulse, Server, State, counterpart, ignore
@@ -35,7 +36,7 @@ class Federation:
         server: The protocol's other half; what changes of it lies in `State`.
     """
 
-    fleet: InProcess
+    fleet: Fleet
     server: Server
 
     @classmethod
@@ -82,7 +83,7 @@ class Federation:
             while state.round < last:
                 cohort = sample(self.plan, self.keys, self.fleet.roster, state.round)
                 letter = self.server.send(state, cohort, self.keys)
-                fold = self.fleet.round(letter, cohort, self.plan.forwards, watch, trains)
+                fold = self.fleet.round(letter, cohort, Terms(self.plan.forwards, watch, trains))
                 keys = self.keys.fold("finish").fold(state.round)
                 state = self.server.finish(state, fold, keys, pulse)
                 state = replace(state, posts=state.posts.merge(fold.posts))

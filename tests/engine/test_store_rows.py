@@ -14,7 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.worlds import SHORT, Both, both, digest, everyone, federation, held, phones, ragged, resume, run
+from tests.worlds import (
+    SHORT,
+    Both,
+    both,
+    digest,
+    emptied,
+    everyone,
+    federation,
+    held,
+    phones,
+    ragged,
+    resume,
+    run,
+)
 from veilrec.base.params import KEPT, ROW, Params
 from veilrec.base.tensors import read, write
 from veilrec.engine.devices import store as stores
@@ -198,7 +211,7 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_same_bits(
     state.devices.snapshot(tmp_path / "files")
     write(tmp_path / "state", flat(state, state.devices, {}))
     whole = resume(fed, state, 4)
-    again = unflat(2, read(tmp_path / "state"), other.fleet.begin(), tmp_path / "files")[0]
+    again = unflat(2, read(tmp_path / "state"), emptied(other), tmp_path / "files")[0]
     assert told(other, resume(other, both(other, again), 4)) == told(fed, whole)
 
 
@@ -208,7 +221,7 @@ def test_a_run_directory_gives_back_what_devices_held(keeps: Keeps, after: Keeps
     fed, other = fed_of(keeps), fed_of(after)
     state = run(fed, 3)
     save_state(tmp_path, state, state.devices)
-    again = both(other, _state_of(tmp_path, state.round, other.fleet.begin()))
+    again = both(other, _state_of(tmp_path, state.round, emptied(other)))
     assert told(other, again) == told(fed, state)
     assert again.devices.clients().tolist() == state.devices.clients().tolist()
 

@@ -19,6 +19,7 @@ from tests.worlds import (
     batch,
     checkerboard,
     contents,
+    emptied,
     everyone,
     federation,
     held,
@@ -438,7 +439,7 @@ def test_a_gpu_does_the_same(project: int) -> None:
         fed = Federation.of(clients, model, FedAvg(), defence, plan, device=device)
         state = fed.run(fed.start())
         held = fed.fleet.devices
-        again = fed.fleet.begin()
+        again = emptied(fed)
         again.restore({name: value.cpu() for name, value in contents(held).items()})
         who = torch.arange(len(clients), device=device)
         own = again.get(who)

@@ -33,6 +33,7 @@ from tests.worlds import (
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Rows, Scope
 from veilrec.engine.devices.store import Store
+from veilrec.engine.fleet import Terms
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocol import Protocol, ignore
 from veilrec.rounds import Federation
@@ -177,7 +178,7 @@ def test_sums_over_groups_of_devices_end_where_single_uploads_do(single: Federat
     groups: list[tuple[int, ...]] = []
     sums = changed(single, plan=replace(single.plan, forwards=forwards))
     letter = sums.letter(sums.start(), sums.able)
-    groups.append(sums.fleet.round(letter, sums.able, forwards).groups)
+    groups.append(sums.fleet.round(letter, sums.able, Terms(forwards)).groups)
     assert sum(groups[0]) == len(sums.able)
     assert min(groups[0]) >= (len(sums.able) if forwards == "all" else forwards)
     other = run(sums)

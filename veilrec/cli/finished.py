@@ -58,8 +58,8 @@ def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | N
     before = opened.federation.evaluation
     after = _protocol(before, candidates, ks)
     federation = opened.federation
-    with federation.fleet.working() as pool:
-        scored = federation.evaluate(opened.state, "test", after)
+    scored = federation.evaluate(opened.state, "test", after)
+    with workers(federation.plan.workers) as pool:
         score, among = popularity(federation.clients), federation.fleet.candidates(after)
         floor = evaluate(after, federation.clients, "test", score, among, pool).means()
     test = scored.means()
@@ -87,7 +87,7 @@ def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
     index = _index(log, user)
     client, seat = federation.clients.place_of(torch.tensor(index))
     with workers(1) as pool:
-        score = scorer(federation.fleet, federation.at(opened.state), pool)
+        score = scorer(federation.fleet.gather(), federation.at(opened.state), pool)
         scores = score(client[None], None)[0, seat].cpu().double()  # [items]
     scores[log.item[log.user == index]] = -torch.inf
     best = scores.topk(min(k, int((scores > -torch.inf).sum())))

@@ -29,7 +29,7 @@ from veilrec.wire import codec
 from veilrec.wire.uploads import Letter
 
 if TYPE_CHECKING:
-    from veilrec.engine.fleet import InProcess
+    from veilrec.engine.in_process import InProcess
 
 __all__ = ["at_once", "scorer"]
 
@@ -110,7 +110,9 @@ def _asked(
         return bind(model, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
 
     query: Message = vmap(ask, in_dims=(where, axes))(params, device)
-    codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
+    codec.check(
+        query, fleet.protocol.query_schema(fleet.model, fleet.plan.dtype), lead=(len(cohort),), sender="query"
+    )
     return query
 
 

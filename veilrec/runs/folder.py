@@ -179,7 +179,10 @@ class Run:
         """
         for name in (MODEL, USERS):
             _verify(self.path / name, self.result)
-        return _state_of(self.path, self.result.selected, federation.fleet.begin())
+        federation.fleet.begin()
+        state = _state_of(self.path, self.result.selected, federation.fleet.gather().devices)
+        federation.fleet.spread()
+        return state
 
 
 def load_run(path: Path, data: Interactions | None = None) -> Run:

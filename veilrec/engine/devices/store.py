@@ -142,6 +142,12 @@ class Store:
             self.values[name] = column = wider
         return column
 
+    def clear(self) -> None:
+        """Forget all devices."""
+        self.slot, self.used, self.values, self.rows = torch.full_like(self.slot, -1), 0, {}, {}
+        if self.shelf is not None:
+            self.shelf.clear()
+
     def clients(self) -> Tensor:
         """``[used]`` the devices that ever took part, in the order of their slots."""
         client = (self.slot >= 0).nonzero().squeeze(1)
@@ -187,9 +193,7 @@ class Store:
     def restore(self, state: Params, folder: Path | None = None) -> None:
         """The reverse of `state` and `snapshot`, whichever of memory and disk they were made in."""
         other = self._told(state, folder)
-        self.slot, self.used, self.values, self.rows = torch.full_like(other.slot, -1), 0, {}, {}
-        if self.shelf is not None:
-            self.shelf.clear()
+        self.clear()
         if self.shelf is None and other.shelf is None:
             self.slot, self.used, self.values, self.rows = other.slot, other.used, other.values, other.rows
         elif self.shelf is not None and other.shelf is not None:
