@@ -27,7 +27,7 @@ from torch import Tensor
 from veilrec.base import tensors
 from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
-from veilrec.base.params import Message, Params
+from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
 from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
@@ -38,6 +38,7 @@ from veilrec.protocol import State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
 from veilrec.wire import codec
+from veilrec.wire.halves import tensors_of
 from veilrec.wire.uploads import Letter, Uploads
 
 __all__ = ["answer", "letter", "main", "provision"]
@@ -146,9 +147,9 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     fleet = _fleet(card, own, parts, seeded=seeded)
     sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    received, notes = _tensors(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
+    received, notes = tensors_of(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
     _check_run(folder, own, notes)
-    round, posts = int(received.pop("round")), _under(received, POST)
+    round, posts = int(received.pop("round")), under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
         raise BadInput("message", what, "send a later one; who carries answers must keep them")
@@ -196,7 +197,7 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
 def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
     """What the one device sends in answer to a letter, and what it holds from then on."""
     alone = torch.tensor([0])
-    mine = fleet.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
+    mine = fleet.fresh(alone) | {n: value[None] for n, value in under(own, "own/").items()}
     fleet.devices.put(alone, mine)
     chunk = fleet.chunk(letter, alone, alone, fleet.keys)
     try:
@@ -221,14 +222,14 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
         item_ids=[""] * card["items"],  # a device has no need of the original ids
         rating=own.get("rating"),
         time=own.get("time"),
-        attributes={name: label[None] for name, label in _under(own, "attribute/").items()},
+        attributes={name: label[None] for name, label in under(own, "attribute/").items()},
         classes=card["classes"],
-        values={name: value[None] for name, value in _under(own, "value/").items()},
+        values={name: value[None] for name, value in under(own, "value/").items()},
         features=own["features"][None] if "features" in own else None,
         feature_names=card["features"],
     )
     nobody = torch.tensor([-1])
-    given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
+    given = {name: consent[None, None] for name, consent in under(own, "consent/").items()}
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
     width = own["features"].shape[-1] if "features" in own else 0
     model = made(parts["model"], card["items"], 1, width)
@@ -237,14 +238,6 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
     secret = None if seeded else Keys.secret()
     fresh = SEEDED not in own
     return InProcess.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
-
-
-def _tensors(message: Message) -> Params:
-    return {name: value for name, value in message.items() if isinstance(value, Tensor)}
-
-
-def _under(own: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in own.items() if name.startswith(prefix)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Granted, Public, Seen
-from veilrec.base.params import Scope, part_of
 from veilrec.clients import Batch
 from veilrec.engine import serving
 from veilrec.engine.fused import weights_of
@@ -129,16 +128,12 @@ def _cohorts(fleet: InProcess) -> Iterator[Tensor]:
 def _represent(fleet: InProcess, sent: Letter, cohort: Tensor) -> Tensor:
     """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
     model, batch = fleet.model, fleet.everything(cohort)
-    parts = {n: model.parts[part_of(n)] for n in model.names()}
-    shared = {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
-    own = fleet.whole(cohort, [n for n, here in shared.items() if not here])
-    params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+    params, where = serving.weights(fleet, sent, cohort)
 
     def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:
         return bind(model, params, _stands_for, batch)  # type: ignore[no-any-return]
 
-    axes = {name: None if here else 0 for name, here in shared.items()}
-    return vmap(alone, in_dims=(axes, Batch.axes(rows=None)))(params, batch)
+    return vmap(alone, in_dims=(where, Batch.axes(rows=None)))(params, batch)
 
 
 def _stands_for(model: Recommender, batch: Batch) -> Tensor:

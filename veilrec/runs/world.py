@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.files import Digest, digest, read_json, write_json
-from veilrec.base.params import Params
+from veilrec.base.params import Params, under
 from veilrec.base.tensors import read, write
 from veilrec.errors import Corrupted
 from veilrec.interactions import Interactions
@@ -57,9 +57,9 @@ def load_world(folder: Path) -> Interactions:
             item_ids=ids["items"],
             rating=tensors.get("rating"),
             time=tensors.get("time"),
-            attributes=_under(tensors, "attributes/"),
+            attributes=under(tensors, "attributes/"),
             classes=ids["classes"],
-            values=_under(tensors, "values/"),
+            values=under(tensors, "values/"),
             features=tensors.get("features"),
             feature_names=ids.get("features", ()),
             texts=ids["titles"],
@@ -68,10 +68,6 @@ def load_world(folder: Path) -> Interactions:
         )
     except (KeyError, TypeError) as cause:
         raise Corrupted(f"{folder / IDS}: lacks {cause}; restore the file") from cause
-
-
-def _under(tensors: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _roles(data: Interactions, validation: Tensor, test: Tensor) -> Tensor:
