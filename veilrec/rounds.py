@@ -89,7 +89,7 @@ class Federation:
                 state = replace(state, posts=state.posts.merge(fold.posts))
                 row = {"round": state.round, **fold.row}
                 row["loss"] /= row["clients"]
-                if self.validates and (state.round % self.look_every == 0 or state.round == last):
+                if self.fleet.validates and (state.round % self.look_every == 0 or state.round == last):
                     row |= self.evaluate(state, "validation").means()
                 rows.append(row)
                 yield state, row
@@ -167,11 +167,6 @@ class Federation:
     def able(self) -> Tensor:
         """``[c]`` the clients that have events."""
         return self.fleet.able
-
-    @property
-    def validates(self) -> bool:
-        """Whether anybody has a validation item."""
-        return self.fleet.validates
 
 
 def sample(plan: Plan, keys: Keys, roster: Roster, round: int) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from veilrec.engine.evaluation import Evaluation, evaluate, popularity
+from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.serving import scorer
 from veilrec.engine.workers import workers
 from veilrec.errors import BadInput
@@ -59,9 +59,7 @@ def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | N
     after = _protocol(before, candidates, ks)
     federation = opened.federation
     scored = federation.evaluate(opened.state, "test", after)
-    with workers(federation.plan.workers) as pool:
-        score, among = popularity(federation.clients), federation.fleet.candidates(after)
-        floor = evaluate(after, federation.clients, "test", score, among, pool).means()
+    floor = federation.fleet.floor(after).means()
     test = scored.means()
     return {
         "test": test,

@@ -21,7 +21,8 @@ from veilrec.base.keys import Keys
 from veilrec.base.plan import Forwards, Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
-from veilrec.engine.evaluation import Evaluation, Scored, candidates
+from veilrec.engine.evaluation import Evaluation, Scored, candidates, evaluate, popularity
+from veilrec.engine.workers import workers
 from veilrec.eraser import VectorEraser
 from veilrec.model import Recommender
 from veilrec.protocol import Counterpart, Protocol, Shape
@@ -162,6 +163,12 @@ class Fleet(ABC):
         if n and n not in self._candidates:
             self._candidates[n] = candidates(self.clients, n, self.split_seed).to(self.keys.value.device)
         return self._candidates[n] if n else None
+
+    def floor(self, judge: Evaluation | None = None) -> Scored:
+        """Per-user metrics of popularity on the test items, among the same candidates."""
+        judge, among = judge or self.evaluation, self.candidates(judge)
+        with workers(self.plan.workers) as pool:
+            return evaluate(judge, self.clients, "test", popularity(self.clients), among, pool)
 
     @cached_property
     def _candidates(self) -> dict[int, Tensor]:

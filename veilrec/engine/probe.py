@@ -103,14 +103,11 @@ def withheld(federation: Federation, state: State) -> Tensor:
 def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     """``[n, items, d]`` the item tables that devices of some users keep, side by side; 0 for other rows."""
     clients, names = federation.clients, public(federation).tables
-    seats, where = clients.seats.cpu(), federation.keys.value.device
-    place = torch.zeros(clients.log.n_users, 2, dtype=torch.int64)  # client and seat
-    place[seats[seats >= 0]] = (seats >= 0).nonzero()
-    client, seat = place[users].unbind(1)
+    client, seat = (place.cpu() for place in clients.place_of(users))
     order, found, fleet = [], [], federation.fleet.gather()
     for some in client.unique().split(max(1, BLOCK // clients.n_seats)):  # a silo's users share its tables
         mine = torch.isin(client, some).nonzero().squeeze(1)
-        own = fleet.whole(some.to(where), names)
+        own = fleet.whole(some.to(federation.keys.value.device), names)
         at = torch.searchsorted(some, client[mine])
         picked = [table[at, :, seat[mine]] if table.dim() == 4 else table[at] for table in own.values()]
         order.append(mine)

@@ -10,9 +10,8 @@ from typing import Any
 
 from veilrec.base.files import digest
 from veilrec.base.params import part_of
-from veilrec.engine.evaluation import Scored, evaluate, popularity
+from veilrec.engine.evaluation import Scored
 from veilrec.engine.probe import probe
-from veilrec.engine.workers import workers
 from veilrec.eraser import VectorEraser
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
@@ -137,13 +136,9 @@ class Session:
     def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:
         """The selected state beside popularity, on the same items and candidates."""
         fed, test = self.federation, scored.means()
-        with workers(fed.plan.workers) as pool:
-            judged = evaluate(
-                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.fleet.candidates(), pool
-            )
-        floor, select = judged.means(), fed.evaluation.select
+        floor, select = fed.fleet.floor().means(), fed.evaluation.select
         validation = {name: row[name] for name in test if name in row}
-        if not validation and fed.validates:
+        if not validation and fed.fleet.validates:
             validation = fed.evaluate(state, "validation").means()
         collapsed = test[select] < floor[select]
         return Utility(
