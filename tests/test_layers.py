@@ -88,7 +88,7 @@ FENCES = {  # where a package may be imported: a module or folder of ours, or on
     "rich": {"cli"},
     "safetensors": {"base/tensors", "datasets", "wire", "wire/codec"},
     "scipy": {*EDGES, "metrics/measures.py"},
-    "sklearn": {"attacks/common/classifiers.py", "runs/user_map.py"},
+    "sklearn": {"attacks/common/classifiers.py"},
     "threadpoolctl": {"attacks/common/jobs.py"},
     "tomlkit": {"base/toml.py"},
     "transformers": {"models/morec.py"},

@@ -79,11 +79,10 @@ def demo(
 
 
 def _report(out: Path, runs: list[str]) -> None:
-    """The page of all runs, with a map of people: these do not exist."""
-    from veilrec.cli.report import user_maps, write_report
+    """The page of all runs."""
+    from veilrec.cli.report import write_report
 
-    places = [out / name for name in runs]
-    write_report(places, out / REPORT, title="veilrec demo", maps=user_maps(places))
+    write_report([out / name for name in runs], out / REPORT, title="veilrec demo")
 
 
 def _recipes() -> dict[str, Any]:
