@@ -267,8 +267,8 @@ def test_every_chart_has_its_numbers_in_words(runs: list[tuple[str, Result]]) ->
         "occupation",
         "years",
     ]
-    for number, table in enumerate(chart.tables):
-        assert list(table.variants) == [number]
+    for number, (table, places) in enumerate(chart.tables):
+        assert places == [number]
         assert all(len(row) == len(table.head) for row in table.rows)
         assert "chance" in table.head
         assert "popularity" in table.head

@@ -7,15 +7,28 @@ spread widens it as Student's t asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measure", "combined_p", "difference", "interval", "number_in", "pool", "read", "widened"]
+__all__ = [
+    "Measure",
+    "combined_p",
+    "difference",
+    "gathered",
+    "interval",
+    "number_in",
+    "pool",
+    "read",
+    "widened",
+]
+
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
 
 NOTHING = np.zeros(0)
 SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
@@ -77,6 +90,14 @@ class Measure:
         if self.high < chance:
             return Measure(value, mirror - self.high, mirror - self.low)
         return Measure(value, self.low, self.high)
+
+
+def gathered(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
+    """All entries of each key, in the order in which they come."""
+    found: dict[Key, list[Entry]] = {}
+    for key, entry in pairs:
+        found.setdefault(key, []).append(entry)
+    return found
 
 
 def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:

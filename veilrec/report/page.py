@@ -93,8 +93,8 @@ def _block(family: Family, number: int) -> dict[str, Any]:
         Section("parts", "Where it leaks", [by_part(family)]),
         Section("learning", "How it learned", [running.learning(family)]),
         Section("people", "Who is found out", [by_group(family), touched(family)]),
-        Section("cost", "What it cost", [running.traffic(family), running.time(family)]),
     ]
+    cost = {"Traffic": running.traffic(family), "Time": running.time(family)}
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {
         "key": f"f{number}",
@@ -111,6 +111,7 @@ def _block(family: Family, number: int) -> dict[str, Any]:
         "scales": {(v.audit, v.attribute): MEASURES[v.scale].short for v in verdicts(family)},
         "apart": [arm.label for arm in family.arms if arm.collapsed],
         "sections": [section for section in drawn if section.charts],
+        "cost": {title: table for title, table in cost.items() if table.rows},
         "tested": bare(family.first.utility.users),
         "reads": _reads(family),
         "epsilons": {arm: arm.epsilon for arm in family.arms} if family.noisy else {},

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from veilrec.metrics.alike import unlike
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.leaks import found_in
-from veilrec.metrics.measures import Measure, combined_p, difference, pool, read
+from veilrec.metrics.measures import Measure, combined_p, difference, gathered, pool, read
 from veilrec.metrics.terms import Terms, terms
 
 __all__ = [
     "MEASURES",
+    "SCALES",
     "Attacker",
     "Score",
     "Verdict",
@@ -186,10 +187,11 @@ def not_alike(first: Verdict, second: Verdict) -> str:
 
 def attackers(arm: Arm, audit: str, attribute: str) -> dict[str, Attacker]:
     """Every attacker by name."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in _entries(arm, audit, attribute).values():
-        for attacker in entry.get("attackers") or ():
-            found.setdefault(str(attacker["name"]), []).append(attacker)
+    found = gathered(
+        (str(attacker["name"]), attacker)
+        for entry in _entries(arm, audit, attribute).values()
+        for attacker in entry.get("attackers") or ()
+    )
     return {name: _attacker(name, seeds) for name, seeds in found.items()}
 
 
@@ -207,33 +209,35 @@ def measures(family: Family, audit: str, attribute: str) -> list[str]:
 
 def floors(family: Family, audit: str, attribute: str, measure: str) -> dict[str, float]:
     """What guessing without looking gives, by kind of guess."""
-    found: dict[str, list[float]] = {}
-    for arm in family.arms:
-        for entry in _entries(arm, audit, attribute).values():
-            for kind, values in (entry.get("floors") or {}).items():
-                if (one := read(values.get(measure))) is not None:
-                    found.setdefault(str(kind), []).append(one.value)
+    found = gathered(
+        (str(kind), one.value)
+        for arm in family.arms
+        for entry in _entries(arm, audit, attribute).values()
+        for kind, values in (entry.get("floors") or {}).items()
+        if (one := read(values.get(measure)))
+    )
     return {kind: fmean(values) for kind, values in found.items()}
 
 
 def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
     """The AUC, or what stands for it, from each part of the model alone."""
-    found: dict[str, list[Measure]] = {}
-    for entry in _entries(arm, audit, attribute).values():
-        for part in entry.get("parts") or ():
-            if measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None):
-                found.setdefault(str(part["part"]), []).append(measure)
+    found = gathered(
+        (str(part["part"]), measure)
+        for entry in _entries(arm, audit, attribute).values()
+        for part in entry.get("parts") or ()
+        if (measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None))
+    )
     return {name: pool(seeds) for name, seeds in found.items()}
 
 
 def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
     """How often the guess is right within each group of users: ``(by, group)`` → users, measure."""
-    found: dict[tuple[str, str], list[tuple[int, Measure]]] = {}
-    for entry in _entries(arm, audit, attribute).values():
-        for group in entry.get("groups") or ():
-            if measure := read(group.get("micro_f1")):
-                key = (str(group.get("by", "")), str(group.get("group", "")))
-                found.setdefault(key, []).append((int(group.get("users") or 0), measure))
+    found = gathered(
+        ((str(group.get("by", "")), str(group.get("group", ""))), (int(group.get("users") or 0), measure))
+        for entry in _entries(arm, audit, attribute).values()
+        for group in entry.get("groups") or ()
+        if (measure := read(group.get("micro_f1")))
+    )
     return {
         key: (round(fmean(users for users, _ in seeds)), pool([measure for _, measure in seeds]))
         for key, seeds in found.items()
@@ -242,13 +246,15 @@ def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
     """Which items a user touched: the AUC of each way of telling, turned round in seeds below chance."""
-    found: dict[str, list[Measure]] = {}
-    for result in arm.results:
-        for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items():
-            if isinstance(entry, Mapping) and (measure := read(entry)):
-                found.setdefault(str(name), []).append(measure.upright(0.5))
-    turned = {name: any(one.turned for one in seeds) for name, seeds in found.items()}
-    return {name: replace(pool(seeds), turned=turned[name]) for name, seeds in found.items()}
+    found = gathered(
+        (str(name), measure.upright(0.5))
+        for result in arm.results
+        for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items()
+        if isinstance(entry, Mapping) and (measure := read(entry))
+    )
+    return {
+        name: replace(pool(seeds), turned=any(one.turned for one in seeds)) for name, seeds in found.items()
+    }
 
 
 def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
