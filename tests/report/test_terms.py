@@ -152,7 +152,10 @@ def test_an_attacker_who_says_the_same_of_everybody_is_told_over_seeds() -> None
         (family,), _ = families(some)
         said += [one.sentence for one in findings(family) if one.arm.collapsed and one.title == "age"]
     assert "has failed" not in said[0]
-    assert " seeds the attacker that this goes by says the same of everybody: it has failed." in said[1]
+    assert (
+        " seeds the attacker that this goes by says the same of everybody: it has failed, and tells nothing."
+        in said[1]
+    )
 
 
 def test_a_collapsed_run_without_defence_says_nothing_about_one() -> None:

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.attack import Attack
+from veilrec.attack import GRANTS, Attack
 from veilrec.base.keys import Keys
-from veilrec.lab.sentences import sentence
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial
 from veilrec.metrics import inference as measures
+from veilrec.metrics.measures import Measure
 from veilrec.metrics.resampling import Measured, mean, summary
+from veilrec.metrics.sentences import sentence
 
 __all__ = ["Tried", "attribute", "judged", "main_score", "told"]
 
@@ -104,7 +105,8 @@ def attribute(
         "groups": [],
     }
     if worst is not None:
-        found["verdict"] = _verdict(goal, worst, tried, found["floors"], threat)
+        found["verdict"] = _verdict(goal, worst, tried)
+        found["verdict"]["sentence"] = _sentence(goal, worst, found, threat)
         found["groups"] = _groups(goal, worst, people, threat) if goal.classes else []
     return found
 
@@ -184,9 +186,7 @@ def _worst(tried: Sequence[Tried]) -> Tried | None:
     return max(real, key=distance, default=None)
 
 
-def _verdict(
-    goal: Goal, worst: Tried, tried: Sequence[Tried], floors: Mapping[str, Any], threat: Threat
-) -> dict[str, Any]:
+def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried]) -> dict[str, Any]:
     key = "auc" if goal.classes else "spearman"
     measured = worst.scores[key]
     leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
@@ -202,8 +202,15 @@ def _verdict(
         key: told(measured),
         "leaning": leaning,
         "replicates": [round(float(value), DIGITS) for value in measured.replicates],
-        "sentence": sentence(goal, worst, leaning, floors, len(families), threat),
     }
+
+
+def _sentence(goal: Goal, worst: Tried, found: Mapping[str, Any], threat: Threat) -> str:
+    """The finding in plain words, from numbers that are not rounded yet."""
+    verdict, scores = found["verdict"], {key: one.plain() for key, one in worst.scores.items()}
+    entry = {**found, "attackers": [{**_attacker(worst), "scores": scores}]}
+    grants, scale = [GRANTS[grant] for grant in threat.grants], verdict["score"]
+    return sentence(goal.name, [entry], verdict["leaning"], Measure(*worst.scores[scale][:3]), grants, scale)
 
 
 def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[dict[str, Any]]:

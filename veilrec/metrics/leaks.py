@@ -11,7 +11,7 @@ from veilrec.errors import Corrupted
 from veilrec.metrics.measures import Measure, interval
 from veilrec.result import Result
 
-__all__ = ["Leak", "Run", "found_in", "leak_of", "mute", "only_read"]
+__all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "mute", "only_read"]
 
 
 class Run(NamedTuple):
@@ -38,6 +38,13 @@ def mute(attacker: Mapping[str, Any]) -> bool:
     area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
     same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
     return same and (attacker.get("notes") or {}).get("kept") != 0
+
+
+def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attacker whom the verdict on an attribute names; nothing where it is not among them."""
+    name = entry["verdict"].get("attacker")
+    none: Mapping[str, Any] = {}
+    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
 
 
 def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:

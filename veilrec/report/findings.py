@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure, difference
+from veilrec.metrics.sentences import sentence
 from veilrec.metrics.terms import Terms
 from veilrec.metrics.words import number, whole
-from veilrec.report.sentences import sentence
 from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, not_alike, verdict, verdicts, worst
 
 __all__ = [
@@ -151,12 +151,20 @@ def _badness(one: Verdict) -> tuple[bool, bool, float]:
 
 
 def _finding(family: Family, one: Verdict) -> Finding:
-    words = sentence(one)
+    words = _sentence(one)
     if one.arm.collapsed:
         about = "the defence" if one.arm.defended else "what a model that has learned would leak"
         words += f" The model is below the popularity floor, so this says nothing about {about}."
     measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
     return Finding(words, one.arm, family.title(one.audit, one.attribute), one.terms, measure, cell(one))
+
+
+def _sentence(one: Verdict) -> str:
+    """The run's own words, or the same over seeds."""
+    told = str(one.entries[0]["verdict"].get("sentence") or "")
+    if len(one.entries) == 1 and told:
+        return told
+    return sentence(one.attribute, one.entries, one.leaning, one.measure, one.grants, one.scale)
 
 
 def _strip(one: Verdict) -> dict[str, float] | None:

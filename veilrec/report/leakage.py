@@ -204,7 +204,7 @@ def _rows_table(
         [
             arm.label,
             f"{name}{', turned round' if one and one.turned else ''}",
-            number(one and one.value),
+            number(one.value if one else None),
             between(one),
         ]
         for arm, ones in series

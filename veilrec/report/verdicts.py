@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
 from veilrec.metrics.arms import Arm, Family
-from veilrec.metrics.leaks import found_in
+from veilrec.metrics.leaks import attacker_of, found_in
 from veilrec.metrics.measures import Measure, combined_p, difference, gathered, pool, read
 from veilrec.metrics.terms import Terms, terms
 
@@ -20,7 +20,6 @@ __all__ = [
     "Attacker",
     "Score",
     "Verdict",
-    "attacker_of",
     "attackers",
     "floors",
     "groups",
@@ -255,13 +254,6 @@ def membership(arm: Arm, audit: str) -> dict[str, Measure]:
     return {
         name: replace(pool(seeds), turned=any(one.turned for one in seeds)) for name, seeds in found.items()
     }
-
-
-def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attacker whom the verdict of a run names."""
-    name = entry["verdict"].get("attacker")
-    none: Mapping[str, Any] = {}
-    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
 
 
 def _entries(arm: Arm, audit: str, attribute: str) -> dict[Any, Mapping[str, Any]]:
