@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from veilrec.metrics.alike import attackers_of, threat_of
-from veilrec.metrics.groups import ASIDE, Group, flat, labels, seed_of
+from veilrec.metrics.groups import ASIDE, Group, flat, labels, seed_of, useful_in
 from veilrec.metrics.leaks import Run
-from veilrec.metrics.measures import Measure, pool, read
+from veilrec.metrics.measures import Measure, pool
 from veilrec.result import Result
 
 __all__ = ["Arm", "Family", "families"]
@@ -37,7 +37,7 @@ class Arm(Group):
     @cached_property
     def useful(self) -> dict[Any, Measure]:
         """The metric that selected, by seed."""
-        found = {seed: _utility(result) for seed, result in self.seeds.items()}
+        found = {seed: useful_in(result, result.utility.select) for seed, result in self.seeds.items()}
         return {seed: measure for seed, measure in found.items() if measure}
 
     @cached_property
@@ -110,12 +110,6 @@ def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
 
 def _first(cell: Mapping[Any, Run]) -> Result:
     return next(iter(cell.values())).result
-
-
-def _utility(result: Result) -> Measure | None:
-    """The metric that selected, on test items."""
-    select = result.utility.select
-    return read(result.utility.test.get(select), result.utility_replicates.get(select) or ())
 
 
 def _alike(result: Result) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veilrec.errors import Corrupted
-from veilrec.metrics.measures import Measure, interval
+from veilrec.metrics.measures import Measure, together
 from veilrec.result import Result
 
 __all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "mute", "only_read"]
@@ -81,6 +81,9 @@ def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
     found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
     if len(found) < len(runs):
         return None
-    each = [one.measure for one in found]
-    measure = interval([one.value for one in each], [one.replicates for one in each])
-    return Leak(measure, found[0].score, found[0].chance, any(one.turned for one in found))
+    return Leak(
+        together([one.measure for one in found]),
+        found[0].score,
+        found[0].chance,
+        any(one.turned for one in found),
+    )

@@ -24,6 +24,7 @@ __all__ = [
     "number_in",
     "pool",
     "read",
+    "together",
     "widened",
 ]
 
@@ -45,6 +46,7 @@ class Measure:
         replicates: ``[b]`` the number in each resample of users, or ``[0]``.
         p: Of permutations of the labels; None where nobody permuted.
         turned: Whether it was below chance and is shown as whoever turns it round would have it.
+        mute: Whether its attacker said the same of everybody: it failed, and the number tells nothing.
     """
 
     value: float
@@ -53,6 +55,7 @@ class Measure:
     replicates: NDArray[np.float64] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
     p: float | None = None
     turned: bool = False
+    mute: bool = False
 
     @property
     def sure(self) -> bool:
@@ -160,13 +163,16 @@ def _student(freedom: int) -> float:
 
 
 def pool(measures: Sequence[Measure]) -> Measure:
+    """The mean over seeds; a single one as it is."""
+    return measures[0] if len(measures) == 1 else together(measures)
+
+
+def together(measures: Sequence[Measure]) -> Measure:
     """The mean over seeds: the doubt about users and that about seeds.
 
     Where a score kept no replicates, its users' part is the mean of the intervals: they are the same users in
     every seed, so that their luck does not average out.
     """
-    if len(measures) == 1:
-        return measures[0]
     values = [one.value for one in measures]
     if all(one.replicates.size for one in measures):
         return interval(values, [one.replicates for one in measures])

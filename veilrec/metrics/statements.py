@@ -81,7 +81,7 @@ def _leaks(group: Scored, audit: str, name: str) -> Side:
 
 
 def _useful(group: Scored, metric: str) -> Side:
-    return {seed: useful_in(result, metric) for seed, result in group.seeds.items()}
+    return {seed: one for seed, result in group.seeds.items() if (one := useful_in(result, metric))}
 
 
 def _difference(side: Side, against: Side) -> Difference | None:
