@@ -154,7 +154,8 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
 def _table(results: Mapping[str, Result]) -> None:
     """Usefulness, leakage and traffic of each run, beside popularity and chance."""
     from veilrec.cli.show.leaks import measure
-    from veilrec.cli.show.tables import amount, console, table
+    from veilrec.cli.show.tables import console, table
+    from veilrec.metrics.words import amount
 
     first = next(iter(results.values()))
     attributes = list(first.privacy[AUDIT]["attributes"])

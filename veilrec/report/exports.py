@@ -12,7 +12,7 @@ from veilrec.metrics.groups import seed_of
 from veilrec.metrics.measures import Measure, read
 from veilrec.result import Result
 
-__all__ = ["COLUMNS", "columnar", "embedded", "table", "to_csv"]
+__all__ = ["COLUMNS", "embedded", "table", "to_csv"]
 
 COLUMNS = (
     *("run", "seed", "data", "model", "defence", "collapsed"),
@@ -36,17 +36,6 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writerow([_harmless(head) for head in heads])
     writer.writerows([[_harmless(row.get(head)) for head in heads] for row in rows])
     return out.getvalue()
-
-
-def columnar(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows as the page keeps them: names once, then values; text that occurs often is a number."""
-    heads = list(rows[0]) if rows else list(COLUMNS)
-    texts: dict[str, int] = {}
-    body = [
-        [[texts.setdefault(v, len(texts))] if isinstance(v := row.get(head), str) else v for head in heads]
-        for row in rows
-    ]
-    return {"columns": heads, "texts": list(texts), "rows": body}
 
 
 def embedded(value: Any) -> str:

@@ -17,7 +17,7 @@ from veilrec.metrics.arms import Family, families
 from veilrec.metrics.terms import protocols, terms
 from veilrec.metrics.words import bare
 from veilrec.report import protocol, running
-from veilrec.report.exports import columnar, embedded, table
+from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
 from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
 from veilrec.report.frontier import frontier
@@ -49,7 +49,9 @@ def page(results: Sequence[tuple[str, Result]], title: str) -> str:
         for section in block["sections"]
         for chart in section.charts
     }
-    data = embedded({"charts": _short(charts), "table": columnar(table(results))})
+    rows = table(results)
+    numbers = {"columns": COLUMNS, "rows": [list(row.values()) for row in rows], "csv": to_csv(rows)}
+    data = embedded({"charts": _short(charts), "numbers": numbers})
     names = ", ".join(dict.fromkeys(family.data for family in groups))
     text: str = _template().render(
         title=title or f"What the server can find out: {names}",

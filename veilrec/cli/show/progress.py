@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from veilrec.cli.show.tables import console, minutes
+from veilrec.cli.show.tables import console
+from veilrec.metrics.words import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -61,7 +62,7 @@ class Lines(Silence):
         if self.first is None or done in (self.first[1], total):
             return ""
         began, before = self.first
-        return f", about {minutes((now - began) / (done - before) * (total - done))} left"
+        return f", about {duration((now - began) / (done - before) * (total - done))} left"
 
     def _say(self, text: str) -> None:
         self.last = time.monotonic()
