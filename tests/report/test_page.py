@@ -101,7 +101,7 @@ def test_worst_comes_first_and_what_collapsed_comes_last(runs: list[tuple[str, R
         "guesses gender right for 78 of 100 users; always guessing male: 71."
     )
     assert [one.arm.label for one in found[-4:]] == ["heavy noise"] * 4
-    shown = [one.cell.leaning != "none" for one in found]
+    shown = [one.verdict.leaning != "none" for one in found]
     assert shown == sorted(shown, reverse=True)
 
 
@@ -143,7 +143,7 @@ def test_one_seed_is_said_to_be_one_seed() -> None:
 def test_wrong_on_purpose_is_leakage() -> None:
     (family,), _ = families(results(("none", "flipped")))
     found = next(one for one in findings(family) if one.title == "gender" and one.arm.defended)
-    assert found.cell.leaning == "below"
+    assert found.verdict.leaning == "below"
     assert "ranks gender the wrong way round more often than chance (AUC 0." in found.sentence
     turned = verdict(family.arms[1], "veilrec", "gender")
     assert turned is not None

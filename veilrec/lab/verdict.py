@@ -16,7 +16,7 @@ from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial
 from veilrec.metrics import inference as measures
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.resampling import Measured, mean, summary
+from veilrec.metrics.resampling import Measured, combine, mean, permutation_p, summary
 from veilrec.metrics.sentences import sentence
 
 __all__ = ["Tried", "attribute", "judged", "main_score", "told"]
@@ -71,7 +71,7 @@ def judged(
         target = trial.draw.target
         weight = people.weights(target, threat.resamples)
         each.append(measures.judge(goal.label[target], scores[target], weight))
-    merged = {key: measures.combine([one[key] for one in each]) for key in each[0]}
+    merged = {key: combine([one[key] for one in each]) for key in each[0]}
     inner = [outside for _, _, outside in answers if not math.isnan(outside)]
     validation = sum(inner) / len(inner) if inner else math.nan
     oracle = threat.selection == "oracle" or attack.oracle  # whose p-value would mean nothing
@@ -84,7 +84,7 @@ def _p(goal: Goal, answers: Sequence[Answer], threat: Threat) -> float:
     values = []
     for place, (trial, scores, _) in enumerate(answers):
         target, keys = trial.draw.target, Keys.seed(0).fold("permute").fold(place)
-        values.append(measures.permutation_p(goal.label[target], scores[target], keys, threat.permutations))
+        values.append(permutation_p(goal.label[target], scores[target], keys, threat.permutations))
     return values[0] if len(values) == 1 else min(1.0, 2 * median(values))
 
 
@@ -189,7 +189,7 @@ def _worst(tried: Sequence[Tried]) -> Tried | None:
 def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried]) -> dict[str, Any]:
     key = "auc" if goal.classes else "spearman"
     measured = worst.scores[key]
-    leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
+    leaning = Measure(*measured[:3]).leaning(0.5 if goal.classes else 0.0)
     # An interval alone would cry wolf once in twenty, and the best of several readers more often.
     real = _real(tried)
     sure = worst.p is None or worst.p * (len(real) if _blind(real) else 1) < SURE
@@ -230,6 +230,6 @@ def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[di
                 share = float(right.mean())
                 each.append(summary(share, mean(right, weight)))
             if each:
-                rate = told(measures.combine(each))
+                rate = told(combine(each))
                 found.append({"by": by, "group": str(names[number]), "users": users, "micro_f1": rate})
     return found

@@ -71,6 +71,10 @@ class Group:
         """In how many runs the model is below the popularity floor: such a group is not ranked."""
         return sum(result.utility.collapsed for result in self.results)
 
+    def useful(self, metric: str) -> dict[Any, Measure]:
+        """A metric of usefulness by seed, where it was measured."""
+        return {seed: one for seed, result in self.seeds.items() if (one := useful_in(result, metric))}
+
     @cached_property
     def epsilon(self) -> Epsilon:
         """What the runs guarantee together."""

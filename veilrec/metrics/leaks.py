@@ -11,7 +11,7 @@ from veilrec.errors import Corrupted
 from veilrec.metrics.measures import Measure, together
 from veilrec.result import Result
 
-__all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "mute", "only_read"]
+__all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "leaks_by_seed", "mute", "only_read"]
 
 
 class Run(NamedTuple):
@@ -28,6 +28,11 @@ class Leak(NamedTuple):
     score: str
     chance: float
     turned: bool
+
+    @property
+    def spoken(self) -> str:
+        """The score in words."""
+        return "AUC" if self.score == "auc" else "rank correlation"
 
 
 def mute(attacker: Mapping[str, Any]) -> bool:
@@ -74,6 +79,12 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
     value = float(verdict[score]["value"])
     measure = Measure(chance + sign * (value - chance), replicates=chance + sign * (again - chance))
     return Leak(measure, score, chance, turned)
+
+
+def leaks_by_seed(runs: Mapping[Any, Run], audit: str, attribute: str) -> dict[Any, Measure]:
+    """What the worst attacker reached, in each run in which somebody tried."""
+    found = {seed: found_in(run, audit, attribute) for seed, run in runs.items()}
+    return {seed: one.measure for seed, one in found.items() if one is not None}
 
 
 def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:

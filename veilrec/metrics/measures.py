@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Measure",
+    "average",
     "combined_p",
     "difference",
     "gathered",
@@ -93,6 +94,12 @@ class Measure:
         if self.high < chance:
             return Measure(value, mirror - self.high, mirror - self.low)
         return Measure(value, self.low, self.high)
+
+
+def average(values: Iterable[float | None]) -> float | None:
+    """The mean of the numbers that there are; None where there is none."""
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
 
 
 def gathered(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:

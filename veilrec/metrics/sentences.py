@@ -7,11 +7,10 @@ speak alike: both are told from what results keep about the attribute.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from veilrec.metrics.leaks import attacker_of, mute
-from veilrec.metrics.measures import Measure, pool, read
+from veilrec.metrics.measures import Measure, average, pool, read
 from veilrec.metrics.words import bracketed, number, out_of_100
 
 __all__ = ["About", "guessed", "hidden", "ranked", "sentence", "within", "wrong_way"]
@@ -113,8 +112,7 @@ def _score(entries: Sequence[Entry], measure: str) -> Measure | None:
 def _floor(entries: Sequence[Entry], measure: str, kind: str) -> float | None:
     """What one kind of guess gives without looking, over the seeds."""
     found = [read(((entry.get("floors") or {}).get(kind) or {}).get(measure)) for entry in entries]
-    there = [score.value for score in found if score]
-    return fmean(there) if there else None
+    return average(score.value if score else None for score in found)
 
 
 def _majority(entry: Entry) -> str:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veilrec.metrics.groups import Scored, useful_in
-from veilrec.metrics.leaks import found_in
+from veilrec.metrics.groups import Scored
+from veilrec.metrics.leaks import leaks_by_seed
 from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.words import bracketed, number
 
@@ -69,19 +69,10 @@ def _about(one: Scored, other: Scored, metric: str, audit: str) -> list[Statemen
     """Two groups: each attribute, then how useful they are."""
     said = []
     for name in (name for name in one.leaks if name in other.leaks):
-        found = _difference(*(_leaks(group, audit, name) for group in (one, other)))
+        found = _difference(*(leaks_by_seed(group.runs, audit, name) for group in (one, other)))
         said.append(_leaks_less(one, other, name, found))
-    useful = _difference(*(_useful(group, metric) for group in (one, other)))
+    useful = _difference(one.useful(metric), other.useful(metric))
     return [*said, _stated(metric, one, other, useful, "recommends better than", metric, -1)]
-
-
-def _leaks(group: Scored, audit: str, name: str) -> Side:
-    found = {seed: found_in(run, audit, name) for seed, run in group.runs.items()}
-    return {seed: one.measure for seed, one in found.items() if one is not None}
-
-
-def _useful(group: Scored, metric: str) -> Side:
-    return {seed: one for seed, result in group.seeds.items() if (one := useful_in(result, metric))}
 
 
 def _difference(side: Side, against: Side) -> Difference | None:
@@ -99,8 +90,7 @@ def _leaks_less(one: Scored, other: Scored, name: str, found: Difference | None)
         told = [f"{group.label} ({group.collapsed} of {len(group.runs)} runs)" for group in low]
         said = f"{name}: not ranked: below the popularity floor, so not learned: {', '.join(told)}."
         return Statement(name, one.label, other.label, found and found.measure, 0, False, said)
-    spoken = "AUC" if one.leaks[name].score == "auc" else "rank correlation"
-    return _stated(name, one, other, found, f"leaks less {name} than", spoken, 1)
+    return _stated(name, one, other, found, f"leaks less {name} than", one.leaks[name].spoken, 1)
 
 
 def _stated(

@@ -154,7 +154,7 @@ def _along(value: float, span: Sequence[float]) -> float:
 def _marks(point: Point, chance: float, label: str) -> list[Figure]:
     """The seeds small and pale, then the arm with its cross and its label; what has no defence is in bold."""
     arm, shape, tint = point.arm, mark(point.arm), colour(point.arm, PALE if point.arm.collapsed else 1.0)
-    useful = point.arm.useful
+    useful = arm.useful(arm.metric)
     seeds = [
         (one.folded(chance), useful[seed]) for seed, one in point.verdict.by_seed.items() if seed in useful
     ]

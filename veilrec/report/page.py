@@ -13,13 +13,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from veilrec.metrics.arms import Family, families
-from veilrec.metrics.terms import protocols, terms
-from veilrec.metrics.words import bare
+from veilrec.metrics.arms import Family, families, protocols, terms
+from veilrec.metrics.measures import gathered
+from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
 from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
-from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
+from veilrec.report.findings import MARKS, comparisons, findings, rows_apart, strip, table_of_verdicts
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_group, by_part, touched
 from veilrec.report.verdicts import MEASURES, verdicts
@@ -87,7 +87,7 @@ def _meta(groups: Sequence[Family], runs: int) -> str:
     return f"{runs} run{'' if runs == 1 else 's'}; {'; '.join(dict.fromkeys(data))}."
 
 
-def _block(family: Family, number: int) -> dict[str, Any]:
+def _block(family: Family, place: int) -> dict[str, Any]:
     """All that the template says about one family."""
     sections = [
         Section("tradeoff", "Usefulness against leakage", [frontier(family)]),
@@ -99,7 +99,7 @@ def _block(family: Family, number: int) -> dict[str, Any]:
     cost = {"Traffic": running.traffic(family), "Time": running.time(family)}
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {
-        "key": f"f{number}",
+        "key": f"f{place}",
         "family": family,
         "findings": findings(family),
         "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
@@ -128,9 +128,7 @@ def _block(family: Family, number: int) -> dict[str, Any]:
 
 def _reads(family: Family) -> list[str]:
     """What models are told about users, each sentence once; with the arms, where they differ."""
-    found: dict[str, list[str]] = {}
-    for arm in family.arms:
-        found.setdefault(arm.first.reads(), []).append(arm.label)
+    found = gathered((arm.first.reads(), arm.label) for arm in family.arms)
     if len(found) == 1:
         return [sentence for sentence in found if sentence]
     return [f"{', '.join(arms)}: {sentence}" for sentence, arms in found.items() if sentence]
@@ -141,6 +139,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.globals |= {"number": number, "strip": strip, "marks": MARKS}
     return environment.from_string(_read("page.html"))
 
 

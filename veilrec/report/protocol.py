@@ -9,6 +9,7 @@ from typing import Any
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.groups import flat
+from veilrec.metrics.measures import average
 from veilrec.metrics.words import bare, count, duration, number, shown
 from veilrec.report.figures import Table
 
@@ -99,7 +100,7 @@ def utility_table(family: Family) -> Table:
     names = list(utility.test)
     rows = [["popularity (floor)", "–", *(number(utility.floor.get(name), 4) for name in names)]]
     for arm in family.arms:
-        means = [_mean([r.utility.test.get(name) for r in arm.results]) for name in names]
+        means = [average(r.utility.test.get(name) for r in arm.results) for name in names]
         flagged = " (collapsed)" if arm.collapsed else ""
         rows.append([f"{arm.label}{flagged}", str(len(arm.runs)), *(number(value, 4) for value in means)])
     return Table(["defence", "seeds", *names], rows)
@@ -249,8 +250,3 @@ def _epsilon(ledger: Mapping[str, Any]) -> float | None:
 
 def _pairs(values: Mapping[str, Any], what: str) -> Table:
     return Table([what, "value"], [[key, shown(value)] for key, value in values.items()], (0, 1))
-
-
-def _mean(values: list[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None

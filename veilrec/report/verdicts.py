@@ -9,10 +9,9 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
-from veilrec.metrics.arms import Arm, Family
-from veilrec.metrics.leaks import attacker_of, found_in
+from veilrec.metrics.arms import Arm, Family, Terms, terms
+from veilrec.metrics.leaks import attacker_of, leaks_by_seed
 from veilrec.metrics.measures import Measure, combined_p, difference, gathered, pool, read
-from veilrec.metrics.terms import Terms, terms
 
 __all__ = [
     "MEASURES",
@@ -170,7 +169,12 @@ def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
 
     Leaks below chance are turned round, so that being wrong on purpose is no defence.
     """
-    return difference(_turned(second), _turned(first))
+    return difference(
+        *(
+            leaks_by_seed({seed: one.arm.runs[seed] for seed in one.by_seed}, one.audit, one.attribute)
+            for one in (second, first)
+        )
+    )
 
 
 def not_alike(first: Verdict, second: Verdict) -> str:
@@ -278,9 +282,3 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
         {measure: replace(pool(found), p=p) for measure, found in scores.items() if found},
         p,
     )
-
-
-def _turned(one: Verdict) -> dict[Any, Measure]:
-    """The measure by seed, turned round in runs that are surely below chance."""
-    found = {seed: found_in(one.arm.runs[seed], one.audit, one.attribute) for seed in one.by_seed}
-    return {seed: leak.measure for seed, leak in found.items() if leak is not None}
