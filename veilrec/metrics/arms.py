@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from veilrec.metrics.alike import attackers_of, threat_of
 from veilrec.metrics.groups import ASIDE, Group, flat, labels, seed_of
 from veilrec.metrics.leaks import Run, only_read
-from veilrec.metrics.measures import Measure, pool
+from veilrec.metrics.measures import Measure, gathered, pool
 from veilrec.result import Result
 
 __all__ = ["Arm", "Family", "Terms", "families", "protocols", "terms"]
@@ -132,9 +132,7 @@ def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
             left.append(f"{name} is left out: it has the settings and the seed of {cell[seed].name}.")
         else:
             cell[seed] = Run(name, result)
-    groups: dict[str, list[dict[Any, Run]]] = {}
-    for cell in cells.values():
-        groups.setdefault(_comparable(_first(cell)), []).append(cell)
+    groups = gathered((_comparable(_first(cell)), cell) for cell in cells.values())
     return [Family(_arms(group)) for group in groups.values()], left
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -46,8 +45,7 @@ class Finding(NamedTuple):
         return self.verdict.terms
 
 
-@dataclass(frozen=True)
-class Versus:
+class Versus(NamedTuple):
     """One thing held against another: what may be said, and the paired difference behind it."""
 
     says: str
