@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,15 @@ class People:
     attributes: Mapping[str, Attribute]
     notes: tuple[str, ...] = ()
     values: Mapping[str, Amounts] = field(default_factory=dict)
+
+    def some(self, stay: NDArray[np.bool_]) -> People:
+        """Those under a mask ``[people]``."""
+        return replace(
+            self,
+            ids=[name for name, stays in zip(self.ids, stay, strict=True) if stays],
+            attributes={name: Attribute(a.codes[stay], a.classes) for name, a in self.attributes.items()},
+            values={name: column[stay] for name, column in self.values.items()},
+        )
 
 
 def people_of(
