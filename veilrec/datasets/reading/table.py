@@ -71,9 +71,9 @@ def read_table(source: Source, layout: Layout, kinds: Mapping[str, Kind]) -> Tab
     parts: dict[str, list[Values]] = {name: [] for name in kinds}
     stream = (fields for _, fields in rows(source, layout))
     while some := list(itertools.islice(stream, CHUNK)):
-        columns = dict(zip(layout.names, zip(*some, strict=True), strict=True))
+        held = dict(zip(layout.names, zip(*some, strict=True), strict=True))
         for name in kinds:
-            codes, words = pd.factorize(np.array(columns[name], dtype=object))
+            codes, words = pd.factorize(np.array(held[name], dtype=object))
             if name in books:
                 book = books[name]
                 places = (book.setdefault(word, len(book)) for word in words)
