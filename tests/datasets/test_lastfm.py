@@ -375,7 +375,7 @@ def test_the_stand_in_has_the_size_of_its_core(capsys: pytest.CaptureFixture[str
     assert (papers.n_users, papers.n_items, len(papers)) == (254, 1_542, 73_637)
     whole = lastfm_1k(REAL / "lastfm-1k", least_of_user=0, least_of_item=0)
     assert (whole.n_users, whole.n_items, len(whole)) == (268, 51_609, 200_586)
-    assert places.BY_HAND["lastfm-1k"].sizes == (log.n_users, log.n_items, len(log))
+    assert places.PUBLISHED["lastfm-1k"].sizes == (log.n_users, log.n_items, len(log))
     code, out, _ = call(capsys, "data", "show", "lastfm-1k", "--data-dir", REAL)
     assert (code, "stands in for LastFM-360K" in out) == (0, True)
 

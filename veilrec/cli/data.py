@@ -90,7 +90,7 @@ def get(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Download a published dataset and check it against its published checksum."""
     from veilrec.datasets.common import places
 
-    if (known := places.published(name)) is not None:
+    if (known := places.published(name)) is not None and known.md5:
         sys.stderr.write(f"From {known.address}\nTerms: {known.terms}\n")
     path = places.get(name, data_dir)
     _print_json({"name": name, "path": str(path)}) if as_json else print(path)
@@ -240,22 +240,10 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
     ]
     for name, known in places.PUBLISHED.items():
         path = places.located(name, data_dir)
-        where = str(path) if path else f"not here: veilrec data get {name}"
-        sizes = {"users": known.users, "items": known.items, "events": known.events}
-        rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
-    return [*rows, *_by_hand(data_dir)]
-
-
-def _by_hand(data_dir: Path | None) -> list[dict[str, Any]]:
-    """What has a loader of ours and must be got by hand."""
-    from veilrec.datasets.common import places
-
-    rows = []
-    for name, known in places.BY_HAND.items():
-        path = places.located(name, data_dir)
-        sizes = dict(zip(("users", "items", "events"), known.sizes or (None,) * 3, strict=True))
-        where = str(path) if path else f"not here: {known.address}"
-        rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
+        away = f"not here: {f'veilrec data get {name}' if known.md5 else known.address}"
+        counts = dict(zip(sizes, known.sizes or (None,) * 3, strict=True))
+        where = str(path) if path else away
+        rows.append({"name": name, **counts, "where": where, "terms": known.terms, "found": path is not None})
     return rows
 
 
