@@ -86,31 +86,23 @@ class Parquet:
 
     def lists(self, name: str) -> Iterator[NDArray[np.float64]]:
         """``[some rows, width]`` a column of equally long lists, a batch at a time."""
+        from pyarrow import compute
+
         width, row = None, 0
         with self._reading():
             for batch in self._file.iter_batches(BATCH, columns=[name]):
                 column = batch.column(0)
-                flat = column.flatten().cast(self._arrow.float64(), safe=False)
-                lengths = self._lengths(column)
+                lengths = np.asarray(compute.list_value_length(column).fill_null(0))
                 width = int(lengths[0]) if width is None else width
                 if (odd := lengths != width).any():
                     place = int(odd.argmax())
-                    said = (
-                        f"row {row + place + 1}: a list of {lengths[place]} where the first row has {width}"
-                    )
-                    raise BadInput(self.path, said, "give every user a vector of the same length")
+                    told = f"a list of {lengths[place]} where the first row has {width}"
+                    fix = "give every user a vector of the same length"
+                    raise BadInput(self.path, f"row {row + place + 1}: {told}", fix)
                 row += len(column)
+                flat = column.flatten().cast(self._arrow.float64(), safe=False)
                 yield flat.to_numpy(zero_copy_only=False).reshape(len(column), width)
-        if row != self.length:
-            raise BadInput(
-                self.path, f'column "{name}" has {row:,} rows of {self.length:,}', "write it again"
-            )
-
-    def _lengths(self, column: Any) -> NDArray[np.int64]:
-        from pyarrow import compute
-
-        found = compute.list_value_length(column).fill_null(0)
-        return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+        self._refuse_short(name, row)
 
     def _words(self, name: str) -> Tokens:
         """A column as text: whole numbers without a point, wherever they come from a column of fractions."""
@@ -124,11 +116,13 @@ class Parquet:
 
     def _column(self, name: str) -> Any:
         found = self._file.read(columns=[name]).column(name)
-        if len(found) != self.length:
-            raise BadInput(
-                self.path, f'column "{name}" has {len(found):,} rows of {self.length:,}', "write it again"
-            )
+        self._refuse_short(name, len(found))
         return found
+
+    def _refuse_short(self, name: str, rows: int) -> None:
+        if rows != self.length:
+            what = f'column "{name}" has {rows:,} rows of {self.length:,}'
+            raise BadInput(self.path, what, "write it again")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
