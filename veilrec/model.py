@@ -81,7 +81,7 @@ class Recommender(nn.Module, ABC):
                 setattr(cls, batched, getattr(Recommender, batched))
 
     def examples(self, draw: Draw) -> Examples:
-        """What some devices read in a round: by default every event once a pass, with its negatives."""
+        """The examples of a round for some devices: by default every event once an epoch, with negatives."""
         return draw.portion(self.history)
 
     @abstractmethod

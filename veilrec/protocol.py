@@ -1,8 +1,8 @@
 """The contract of a protocol: what crosses the wire, how it is folded, and what the server does with it.
 
 A protocol has two halves that may run in different places. What devices do, and how their uploads are folded,
-are functions of the `Protocol` itself; what the server does is a `Server`, which the protocol makes. Neither
-half reads the data or what devices keep.
+are functions of the `Protocol` itself; what the server does is a `Server`, which the protocol makes. The
+server's half never reads the data, nor what devices keep.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Serving: the scores that users are shown in a state, everywhere alike.
 
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
-Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
-pass depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
+Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. It
+depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
 protocol makes queries, devices ask, and the server scores.
 """
 
@@ -125,7 +125,7 @@ def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tup
 
 
 def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
-    """Some clients ``[c]`` to all their weights after one more local pass, client axis first."""
+    """Map some clients ``[c]`` to all their weights after training once more, client axis first."""
     apart = fleet.keys.fold("personal")
 
     def train(cohort: Tensor) -> Params:

@@ -131,7 +131,7 @@ class FedAvg(Protocol):
         return partial
 
     def _fold_rows(self, partial: Message, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
-        """Add rows one by one in float64, so that the grouping of clients into chunks does not matter."""
+        """Add the rows of a chunk up in float64, so that how clients are grouped does not matter."""
         value, base = self._based(upload.value, server, upload.row)
         place = torch.where(upload.row < 0, len(server), upload.row).flatten()  # padding: a row nobody reads
         wide = self._weighed(value, share).flatten(0, 1)
