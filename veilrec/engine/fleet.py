@@ -46,7 +46,7 @@ Trains = Container[str] | None  # the parts of the model that move; None for all
 
 
 class Roster(NamedTuple):
-    """Who there is to be asked, as far as a server has to know it.
+    """The clients of a fleet, as far as a server has to know them.
 
     Attributes:
         tags: ``[clients]`` a hash of each client's name, in the order of the whole log.
@@ -58,12 +58,12 @@ class Roster(NamedTuple):
 
 
 class Fleet(ABC):
-    """Whoever runs the devices, and holds what they keep."""
+    """The side of the devices: it runs them, and holds what they keep."""
 
     @property
     @abstractmethod
     def roster(self) -> Roster:
-        """Who there is to be asked."""
+        """The clients that can be asked."""
 
     @abstractmethod
     def round(
@@ -153,7 +153,7 @@ class InProcess(Fleet):
 
     @property
     def devices(self) -> Store:
-        """What the devices hold."""
+        """The store of what the devices hold."""
         return self.begin() if self._devices is None else self._devices
 
     @devices.setter
@@ -176,7 +176,7 @@ class InProcess(Fleet):
 
     @property
     def shape(self) -> Shape:
-        """What a server for this fleet is made from."""
+        """The model and the numbers from which a server for this fleet is made."""
         return Shape(self.model, int(self.clients.number.max()) + 1, self.plan.dtype)
 
     @contextmanager
@@ -315,11 +315,11 @@ class InProcess(Fleet):
     def task(
         self, model: Recommender | None = None, trains: Trains = None, together: Collection[str] = ()
     ) -> Task:
-        """What devices are asked to do, with a thread's own copy of the model."""
+        """A task for the devices, with a thread's own copy of the model."""
         return Task(model or self.model, self.protocol, self.defence, self.plan, trains, together)
 
     def fresh(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
-        """What devices hold before their first round: their own weights, or some, and optimiser state."""
+        """Weights and optimiser state that devices hold before their first round: all, or those named."""
         drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
         common = Keys.seed(self.seed, self.keys.value.device).fold("alike")
         first = begun(self.model, drawn, self.first_keys(cohort), common)
@@ -334,17 +334,17 @@ class InProcess(Fleet):
         return private_rows.whole(self.model, self.devices, cohort, names, self.first_keys(cohort))
 
     def everything(self, cohort: Tensor) -> Batch:
-        """What is known of some devices, with all items in the place of a local table."""
+        """A batch of some devices' users, with all items in the place of a local table."""
         rows = torch.arange(self.clients.log.n_items, device=cohort.device)
         return self.clients.batch(cohort, history=self.model.history, rows=rows, dtype=self.plan.dtype)
 
     def schema(self, letter: Letter | None = None) -> Schema:
-        """What one device may upload in answer to a letter."""
+        """The schema of one device's upload in answer to a letter."""
         return self.protocol.schema(self.model, letter, self.plan.dtype)
 
     @cached_property
     def query_schema(self) -> Schema:
-        """What one device may ask with."""
+        """The schema of one device's query."""
         return self.protocol.query_schema(self.model, self.plan.dtype)
 
     @cached_property
@@ -358,17 +358,17 @@ class InProcess(Fleet):
         return bool((self.clients.validation >= 0).any())
 
     def _places(self, cohort: Tensor) -> Tensor:
-        """Which clients of this fleet have the given numbers, ascending both."""
+        """The places in this fleet of clients with the given numbers, ascending both."""
         return torch.searchsorted(self.clients.number, cohort)
 
     @cached_property
     def announced(self) -> Schema:
-        """What one user may post."""
+        """The schema of one user's post."""
         return self.defence.announce(self.model, self.plan.dtype)
 
 
 def found(watches: Sequence[Watch]) -> Mapping[str, Params]:
-    """What watches have found so far, of those that can say it, by their tags."""
+    """Findings of the watches so far, by tag, of those that have one."""
     return {str(watch.tag): watch.state() for watch in watches if hasattr(watch, "tag")}  # type: ignore[attr-defined]
 
 

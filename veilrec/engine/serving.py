@@ -50,7 +50,7 @@ def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
 
 
 def at_once(fleet: InProcess) -> int:
-    """How many clients' whole item tables are held at once; 0 where no client has a table of its own."""
+    """The number of clients whose whole item tables are held at once; 0 where none has a table."""
     model = fleet.model
     own = fleet.task().tables if model.personal else private_rows.names_of(model)
     each = sum(model.get_parameter(name).numel() for name in own)
@@ -103,7 +103,7 @@ def _asked(
     sent: Letter,
     cohort: Tensor,
 ) -> Message:
-    """What devices ask the server with; `weights` come with the place of their client axis."""
+    """Make the queries of some devices; `weights` come with the place of their client axis."""
     (params, where), (device, axes) = weights, _device(fleet, batch, sent, cohort)
 
     def ask(params: Params, device: Device) -> Message:

@@ -48,17 +48,17 @@ class Shards(Fleet):
 
     @property
     def keys(self) -> Keys:
-        """What all randomness of the run is drawn from."""
+        """The keys of the run, those of every shard."""
         return self.fleets[0].keys
 
     @property
     def defence(self) -> Defence:
-        """What every shard's devices run beside the protocol."""
+        """The defence that the devices of every shard run."""
         return self.fleets[0].defence
 
     @property
     def validates(self) -> bool:
-        """Whether anybody has a validation item."""
+        """Whether any user of any shard has a validation item."""
         return any(fleet.validates for fleet in self.fleets)
 
     @property

@@ -37,7 +37,7 @@ NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Field(NamedTuple):
-    """What a device keeps under one name, and where it begins in the device's file.
+    """A field: one name that a device keeps, and where it begins in the device's file.
 
     Of rows, the shape is that of one, and `at` is where they would begin behind the count if there were one.
     """

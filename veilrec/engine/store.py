@@ -29,7 +29,7 @@ FEW = 8  # the same, of those that keep rows
 
 
 class Fresh(Shape):
-    """What devices start from, the same whenever it is asked."""
+    """A maker of what devices start from, the same whenever it is asked."""
 
     def __call__(self, cohort: Tensor, names: Collection[str] | None = None, /) -> Params:
         """``cohort [c]`` → name → ``[c, …]``: weights and optimiser state, or at least the weights named.
@@ -80,7 +80,7 @@ class Store:
         return cls(n_clients, fresh, device, Shelf.new(fields, folder) if much or keeps == "disk" else None)
 
     def get(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
-        """What the given devices hold, all or the weights that are named: ``[c, …]``, copies."""
+        """Read what the given devices hold, all or the weights named: ``[c, …]``, copies."""
         slot = self.slot[cohort]
         has = slot >= 0
         if self.used and bool(has.all()):
@@ -180,7 +180,7 @@ class Store:
         return {"slot": self.slot, **{f"value/{name}": value for name, value in self._columns().items()}}
 
     def snapshot(self, folder: Path) -> None:
-        """What `state` leaves out: the files of the devices, linked into a folder."""
+        """Link the files of the devices, which `state` leaves out, into a folder."""
         if self.shelf is not None:
             self.shelf.snapshot(folder, self.clients().tolist())
 
