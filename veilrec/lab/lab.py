@@ -121,7 +121,7 @@ def _verdicts(
 
 
 def _silent(name: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
+    """Report no progress: the default where nobody listens."""
 
 
 def _unfold(entry: str, attack: Attack) -> Iterator[tuple[str, Attack]]:
@@ -206,7 +206,7 @@ def _chosen(seen: Seen, threat: Threat, trial: Trial, attack: Attack) -> Tensor:
 
 
 def _mark(truth: Tensor, scores: Tensor) -> float:
-    """What a stage is chosen by: AUC of two classes, accuracy of more (as PARD reports), ranks of values."""
+    """Score by which a stage is chosen: AUC of two classes, accuracy of more (as PARD), ranks of values."""
     if scores.shape[1] > 2:
         return float((scores.argmax(1) == truth).double().mean())
     return float(verdict.main_score(truth, scores))

@@ -64,7 +64,7 @@ def read_numbers(
 
 
 def _counts_columns(fields: Sequence[str]) -> bool:
-    """Whether fields are the numbers of columns, as tables without names are often written."""
+    """Whether the names of columns are just their numbers, as in tables written without names."""
     later = fields if is_number(fields[0]) else fields[1:]
     if len(later) == len(fields) < SURE:
         return False

@@ -24,7 +24,7 @@ FAILED = "The attacker that this goes by says the same of everybody: it has fail
 def sentence(
     goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int, threat: Threat
 ) -> str:
-    """What the worst attacker found out, beside what guessing without looking reaches."""
+    """Say what the worst attacker found out, beside what guessing without looking reaches."""
     scale, scores = "auc" if goal.classes else "spearman", worst.scores
     found = Measure(scores[scale].value, scores[scale].low, scores[scale].high)
     grants = [GRANTS[grant] for grant in threat.grants]

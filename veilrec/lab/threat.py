@@ -21,7 +21,7 @@ CONSENTING: Literal["consenting"] = "consenting"
 
 @dataclass(frozen=True)
 class Threat:
-    """Who attacks: what they want, whose labels they have, what they are granted, and how they are judged.
+    """A threat model: attributes wanted, labels known, what is granted, and how attackers are judged.
 
     Attributes:
         attributes: What the attacker is after; empty for every attribute of the data.
