@@ -18,7 +18,7 @@ Ledger = Mapping[str, Any]
 
 
 class Epsilon(NamedTuple):
-    """What is guaranteed, as text; the largest of the runs, with the δ but for which it holds.
+    """A guarantee as text: the largest ε of the runs, with the δ but for which it holds.
 
     Attributes:
         coordinate: Of each value under noise, from the least to the most: ``30 to 60``; "" without noise.
@@ -54,7 +54,7 @@ class Epsilon(NamedTuple):
 
 
 def epsilon_of(results: Iterable[Result]) -> Epsilon:
-    """What runs that differ by their seed alone guarantee together: no more than the worst of them."""
+    """The guarantee of runs that differ by their seed alone: no better than the worst of them."""
     ledgers = [result.ledger for result in results]
     noises = [one for ledger in ledgers for one in ledger.get("mechanisms") or () if one.get("counted", True)]
     upload = max((_part(one, "per_upload") for one in ledgers), key=_of_upload, default={})

@@ -65,7 +65,7 @@ class Group:
 
     @property
     def defended(self) -> bool:
-        """Whether any defence acts."""
+        """Whether a defence acts in these runs."""
         return defended(self.first.settings)
 
     @property
@@ -75,7 +75,7 @@ class Group:
 
     @cached_property
     def epsilon(self) -> Epsilon:
-        """What the runs guarantee together."""
+        """The guarantee of all runs together."""
         return epsilon_of(self.results)
 
 
@@ -189,5 +189,5 @@ def defences(settings: Mapping[str, Any]) -> list[str]:
 
 
 def defended(settings: Mapping[str, Any]) -> bool:
-    """Whether any defence acts."""
+    """Whether a defence acts in these runs."""
     return any(name.casefold() not in UNDEFENDED for name in defences(settings))

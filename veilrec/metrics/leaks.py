@@ -22,7 +22,7 @@ class Run(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What the worst attacker reaches on one attribute, turned round where it is surely below chance."""
+    """The worst attacker's score on one attribute, turned round where it is surely below chance."""
 
     measure: Measure
     score: str
@@ -46,7 +46,7 @@ def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def found_in(run: Run, audit: str, attribute: str) -> Leak | None:
-    """What the worst attacker of a run reached on an attribute; None where nobody tried."""
+    """Read the worst attacker's score on an attribute from a run; None where nobody tried."""
     entry = run.result.privacy.get(audit, {}).get("attributes", {}).get(attribute) or {}
     verdict = entry.get("verdict")
     if not verdict:

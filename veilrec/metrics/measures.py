@@ -43,7 +43,7 @@ class Measure:
 
     @property
     def sure(self) -> bool:
-        """Whether there is an interval."""
+        """Whether the measure has an interval."""
         return not (math.isnan(self.low) or math.isnan(self.high))
 
     def plain(self) -> dict[str, float | None]:
@@ -80,7 +80,7 @@ class Measure:
 
 
 def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:
-    """What a result says under one name: ``{"value", "low", "high"}`` or a bare number; None for null."""
+    """Read an entry of a result: ``{"value", "low", "high"}`` or a bare number; None for null."""
     found: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"value": entry}
     value, low, high = (number_in(found.get(name)) for name in ("value", "low", "high"))
     if math.isnan(value):
@@ -162,7 +162,7 @@ def combined_p(values: Sequence[float]) -> float | None:
 
 
 def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> Measure | None:
-    """How much larger the first is, over the seeds that both have; None without those, or replicates.
+    """Subtract the second from the first, over the seeds that both have; None without those, or replicates.
 
     A resample that happens to hold easy people is easy for both runs. In the difference of replicates of the
     same resample that luck cancels, as far as both runs judge the same people; two separate intervals count

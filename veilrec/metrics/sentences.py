@@ -20,7 +20,7 @@ PLACES = 2
 
 
 class About(NamedTuple):
-    """What a sentence is about.
+    """The subject of a sentence: an attribute, its users and its attackers.
 
     Attributes:
         attribute: What was attacked.
@@ -44,12 +44,12 @@ class About(NamedTuple):
 
 
 def sight(reads: str) -> str:
-    """What an attacker looks at, by its reading: one reads user vectors, all others uploads."""
+    """Name what an attacker looks at, by its reading: one reads user vectors, all others uploads."""
     return "the user vectors" if reads == "embeddings" else "the uploads"
 
 
 def hidden(about: About, families: int, more: str = "") -> str:
-    """That nobody of so many families finds it; `more` is a sentence behind it."""
+    """Say that no attacker of so many families finds it; `more` is a sentence behind it."""
     several = f"No attacker of {families} families finds"
     who = several if families > 1 else "The only attacker does not find"
     called, chance = SPOKEN.get(about.scale, OTHERWISE)
@@ -78,7 +78,7 @@ def guessed(about: About, right: float, most: str, floor: float) -> str:
 
 
 def ranked(about: About, classes: Sequence[str], right: float, most: str, floor: float) -> str:
-    """How often two users are told apart, where guesses are right no more often than the largest class."""
+    """Say how often two users are told apart, where guesses are no better than the largest class."""
     pair = f"a {classes[0]} and a {classes[1]} user" if len(classes) == 2 else "one of a class and one not"
     return (
         f"{about.who.rstrip(',')}, given {pair}, says which is which {out_of_100(about.measure.value)} times "
@@ -88,7 +88,7 @@ def ranked(about: About, classes: Sequence[str], right: float, most: str, floor:
 
 
 def within(about: About, off: float, floor: float) -> str:
-    """How far a guess of a value is off on average, and without looking."""
+    """Say how far a guess of a value is off on average, and without looking."""
     return (
         f"{about.who} guesses {about.attribute} to within {off:.1f} on average; without looking: {floor:.1f}."
     )
