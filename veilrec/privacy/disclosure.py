@@ -58,7 +58,7 @@ def disclosures(
     dtype: torch.dtype = torch.float32,
     forwards: Forwards = "each",
 ) -> list[Disclosure]:
-    """What the messages of one device tell: what is not in the list is refused on its way out.
+    """List what the messages of one device tell; anything else is refused on its way out.
 
     Args:
         model: As the defence has left it (`Defence.attach`).
@@ -96,7 +96,7 @@ SAYS = {
 
 
 def _entry(name: str, spec: Spec, model: Recommender, noise: tuple[Mechanism, ...]) -> Disclosure:
-    """What travels under one name of the schema."""
+    """Describe what travels under one name of the schema."""
     mine = [mechanism for mechanism in noise if mechanism.name == name]
     if spec.kind in ("weight", "gradient"):
         return _weight(name, spec, model, mine)
