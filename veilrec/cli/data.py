@@ -208,7 +208,7 @@ def _default_name(stem: str) -> str:
 
 
 def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
-    """Where a dataset of this name goes; a name that means another dataset is refused at once."""
+    """The folder for a dataset of this name; a name that means another dataset is refused at once."""
     from veilrec.datasets.common import places
     from veilrec.recipe import catalogue
 
@@ -247,7 +247,7 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
 
 
 def _by_hand(data_dir: Path | None) -> list[dict[str, Any]]:
-    """What has a loader of ours and must be got by hand."""
+    """List the datasets that have a loader of ours and must be got by hand."""
     from veilrec.datasets.common import places
 
     rows = []
