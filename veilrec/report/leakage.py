@@ -65,7 +65,7 @@ def by_attacker(family: Family) -> Chart:
 
 
 def by_part(family: Family) -> Chart:
-    """What each part of the model gives away: by attribute for each arm, and by arm for each attribute."""
+    """A chart of what each part of the model gives away, by attribute for each arm and by arm as well."""
     variants: list[Variant] = []
     tables: list[Table] = []
     asked = _asked(family)
@@ -97,7 +97,7 @@ def by_part(family: Family) -> Chart:
 
 
 def by_group(family: Family) -> Chart:
-    """How often the guess is right within each group of users."""
+    """A chart of how often the guess is right within each group of users."""
     variants: list[Variant] = []
     tables: list[Table] = []
     for audit, attribute in _asked(family):
@@ -123,7 +123,7 @@ def by_group(family: Family) -> Chart:
 
 
 def touched(family: Family) -> Chart:
-    """Which items a user touched, from one upload."""
+    """A chart of how well one upload tells which items a user touched."""
     variants: list[Variant] = []
     tables: list[Table] = []
     for audit in family.audits:
@@ -217,7 +217,7 @@ def _heat(rows: Sequence[tuple[str, dict[str, Measure]]]) -> Figure:
 
 
 def _depth(one: Measure) -> float:
-    """How strong the colour is: 0.5 for none."""
+    """The strength of a cell's colour: 0.5 where no leak is shown."""
     return 0.5 if one.leaning(0.5) == "none" and one.sure else round(one.folded(0.5).value, 4)
 
 

@@ -127,7 +127,7 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
 
 
 def _reads(family: Family) -> list[str]:
-    """What models are told about users, each sentence once; with the arms, where they differ."""
+    """Sentences on what models are told about users, each once; with the arms, where they differ."""
     found: dict[str, list[str]] = {}
     for arm in family.arms:
         found.setdefault(arm.first.reads(), []).append(arm.label)

@@ -37,7 +37,7 @@ def user_map(family: Family, maps: Mapping[str, Any]) -> Chart:
 
 
 def _drawn(one: Mapping[str, Any]) -> str:
-    """What the points are: ``One point for each of 2,000 users drawn from 6,040 (PCA of their vectors).``"""
+    """Say what the points are: ``One point for each of 2,000 users drawn from 6,040 (PCA of vectors).``"""
     shown, whole = len(one["points"]), one.get("of") or len(one["points"])
     drawn = f" drawn from {count(whole)}" if whole > shown else ""
     how = str(one.get("method", "")).upper()

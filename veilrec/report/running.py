@@ -224,7 +224,7 @@ def _stack(
 
 
 def _sums(ends: Sequence[float], totals: Sequence[str]) -> Figure:
-    """What stands behind each row."""
+    """The sum of each row, as text behind it."""
     return {
         "type": "scatter",
         "mode": "text",

@@ -15,7 +15,7 @@ __all__ = ["sentence"]
 
 
 def sentence(one: Verdict) -> str:
-    """What the attacker achieves beside what guessing would: the run's own words, or the same over seeds."""
+    """Say what the attacker achieves beside guessing: the run's own words, or the same over seeds."""
     told = str(one.entries[0]["verdict"].get("sentence") or "")
     if len(one.entries) == 1 and told:
         return told
@@ -53,7 +53,7 @@ def _of_values(one: Verdict, about: About) -> str:
 
 
 def _sight(one: Verdict) -> str:
-    """What the attackers of the seeds look at."""
+    """Name what the attackers of the seeds look at."""
     reads = [str(attacker_of(entry).get("reads", "")) for entry in one.entries]
     return " or ".join(dict.fromkeys(map(sight, reads)))
 
@@ -66,7 +66,7 @@ def _score(one: Verdict, measure: str) -> Measure | None:
 
 
 def _floor(one: Verdict, measure: str, kind: str = "") -> float | None:
-    """What guessing without looking gives, over the seeds: by one kind of guess, or by the best of them."""
+    """The score of guessing without looking, over the seeds: by one kind of guess, or by the best."""
     found = []
     for entry in one.entries:
         guesses = entry.get("floors") or {}

@@ -91,7 +91,7 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """What guessing gives on this scale."""
+        """The score of guessing on this scale."""
         return MEASURES[self.scale].chance or 0.0
 
     @property
@@ -106,7 +106,7 @@ class Verdict:
 
     @property
     def grants(self) -> list[str]:
-        """What the attacker was given beyond what it saw, in any seed."""
+        """Everything granted to the attacker beyond what it saw, in any seed."""
         return self.terms.grants
 
     @property
@@ -127,7 +127,7 @@ class Attacker(NamedTuple):
 
 
 def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
-    """What the runs of an arm say about an attribute; None where they say nothing."""
+    """The verdict of an arm's runs on an attribute; None where they have none."""
     entries = {seed: entry for seed, entry in _entries(arm, audit, attribute).items() if entry.get("verdict")}
     given = {seed: entry["verdict"] for seed, entry in entries.items()}
     scale = next((name for name in SCALES if any(one.get(name) for one in given.values())), None)
@@ -166,7 +166,7 @@ def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
 
 
 def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
-    """How much less the first leaks than the second, by pairs of runs; below 0 where it leaks more.
+    """Leakage of the second minus that of the first, by pairs of runs; below 0 where the first leaks more.
 
     Leaks below chance are turned round, so that being wrong on purpose is no defence.
     """
@@ -174,7 +174,7 @@ def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
 
 
 def not_alike(first: Verdict, second: Verdict) -> str:
-    """What keeps two verdicts from being compared, by the rule of `veilrec compare`; empty where nothing."""
+    """Name what keeps two verdicts from being compared, by the rule of `veilrec compare`; or nothing."""
     one, other = first.arm.seeds, second.arm.seeds
     pairs = [(one[seed], other[seed]) for seed in one if seed in other] or [
         (first.arm.first, second.arm.first)
@@ -206,7 +206,7 @@ def measures(family: Family, audit: str, attribute: str) -> list[str]:
 
 
 def floors(family: Family, audit: str, attribute: str, measure: str) -> dict[str, float]:
-    """What guessing without looking gives, by kind of guess."""
+    """Scores of guessing without looking, by kind of guess."""
     found: dict[str, list[float]] = {}
     for arm in family.arms:
         for entry in _entries(arm, audit, attribute).values():
@@ -227,7 +227,7 @@ def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
 
 
 def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
-    """How often the guess is right within each group of users: ``(by, group)`` → users, measure."""
+    """Share of right guesses within each group of users: ``(by, group)`` → users, measure."""
     found: dict[tuple[str, str], list[tuple[int, Measure]]] = {}
     for entry in _entries(arm, audit, attribute).values():
         for group in entry.get("groups") or ():
@@ -241,7 +241,7 @@ def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[
 
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
-    """Which items a user touched: the AUC of each way of telling, turned round in seeds below chance."""
+    """AUC of telling which items a user touched, by each way, turned round in seeds below chance."""
     found: dict[str, list[Measure]] = {}
     for result in arm.results:
         for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items():
