@@ -1,4 +1,4 @@
-"""What tables lack, one line a method and dataset: runs, audits, and runs that are out of date."""
+"""Missing pieces of tables, one line a method and dataset: runs, audits, runs that are out of date."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ WORST = "worst"
 
 
 class Quantity(NamedTuple):
-    """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
+    """A quantity measured of a run: usefulness, an attacker's score, or that of an attack on one part.
 
     Attributes:
         score: A metric of usefulness such as ``hr@20``, a score of the attack such as ``macro_f1``, or a part
@@ -93,7 +93,7 @@ def _worst(entry: Mapping[str, Any]) -> str | None:
 
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
-    """What blind guesses reach by the score, by kind of guess, mean over the runs."""
+    """Scores of blind guesses, by kind of guess, mean over the runs."""
     found: dict[str, list[float]] = {}
     for result in results:
         floors = _entry(result, what).get("floors") or {}
@@ -116,7 +116,7 @@ def over_seeds(values: Sequence[Value], *, share: bool = True) -> Measure:
 
 
 def minus(first: Mapping[int, Value], second: Mapping[int, Value]) -> Measure | None:
-    """How much larger the first is, over the seeds that both have; None where there is none."""
+    """Subtract the second from the first, over the seeds that both have; None where there is none."""
     seeds = sorted(first.keys() & second.keys())
     if not seeds:
         return None

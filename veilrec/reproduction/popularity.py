@@ -40,7 +40,7 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
 
 
 def floor_of(folder: Path, result: Result, metric: str) -> Value | None:
-    """What popularity reaches where a run was tested, on the same resamples of users where they are kept."""
+    """The score of popularity where a run was tested, on the same resamples of users where they are kept."""
     if metric not in result.utility.floor:
         return None
     value = float(result.utility.floor[metric])
@@ -66,7 +66,7 @@ def _kept(folder: Path, result: Result, metric: str) -> Value | None:
 
 
 def _mark(result: Result) -> dict[str, object]:
-    """What must be the same for the floor to be the same."""
+    """Settings of a run that decide its floor: runs with the same have the same floor."""
     return {
         "data": result.data_fingerprint,
         "protocol": result.utility.protocol,
