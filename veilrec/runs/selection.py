@@ -41,11 +41,11 @@ class Selection:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no patience left."""
+        """Whether the patience for better looks is used up."""
         return 0 < self.patience <= self.since
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """The state of the selection that a checkpoint keeps."""
         return {**asdict(self), "best": self.best if self.round else None}
 
     @classmethod

@@ -129,7 +129,7 @@ class Session:
         return state
 
     def _discloses(self) -> list[dict[str, Any]]:
-        """What the messages of one device tell the server, by name."""
+        """List what the messages of one device tell the server, by name."""
         fed = self.federation
         found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype, fed.plan.forwards)
         return [one.told() for one in found]
