@@ -64,7 +64,7 @@ class Parquet:
         return Layout(",", ",", self.names, True, False)
 
     def kind(self, name: str) -> str:
-        """What a column holds: ``whole``, ``fraction``, ``list`` of numbers, or ``word``."""
+        """The kind of a column: ``whole``, ``fraction``, ``list`` of numbers, or ``word``."""
         arrow, held = self._arrow.types, self._types[name]
         if arrow.is_list(held) or arrow.is_large_list(held) or arrow.is_fixed_size_list(held):
             inner = held.value_type

@@ -161,7 +161,7 @@ def _is_finite(field: str) -> bool:
 
 
 def _checked_length(source: Source, layout: Layout) -> int:
-    """How many rows there are, all of which have as many fields as the first."""
+    """Count the rows, and refuse a row with more or fewer fields than the first."""
     width = len(layout.names)
     if layout.quoted and b'"' in source.data:
         length = 0
@@ -174,7 +174,7 @@ def _checked_length(source: Source, layout: Layout) -> int:
 
 
 def _counted_lines(source: Source, layout: Layout) -> int:
-    """How many lines are not blank, by counting separators in blocks."""
+    """Count the lines that are not blank, by counting separators in blocks."""
     data, separator = source.data, layout.separator.encode()
     whole = np.frombuffer(data, dtype=np.uint8)
     blanks = bytes(set(b" \t\v\f") - set(separator))
