@@ -35,7 +35,7 @@ class Values(nn.Module):
         self.weight = nn.Parameter(torch.empty(attributes, classes, dim))
 
     def initial(self, last: str, keys: Keys) -> Tensor:
-        """As small as the vectors that they stand for."""
+        """Draw values as small as the vectors that they stand for."""
         return self.scale * keys.normal(*self.weight.shape)
 
 

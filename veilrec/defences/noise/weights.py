@@ -23,7 +23,7 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 24}  # numbers at a time: what fits a cach
 
 @dataclass(frozen=True)
 class How:
-    """What is done with each value of a weight.
+    """A treatment of each value of a weight: clipping, rounding and noise.
 
     Attributes:
         kind: The law of the noise.
@@ -195,7 +195,7 @@ def _by_loops(fast: Loops, weight: _Weight, sampler: Sampler, blocks: Sequence[s
 def _within(
     width: int, at: Places, column: Places, far: NDArray[np.float64]
 ) -> tuple[Places, Places, NDArray[np.float64]]:
-    """What is within rows so wide: one of odd width has a number more than it needs."""
+    """Keep the places within rows so wide: one of odd width has a number more than it needs."""
     meant = column < width
     return (at, column, far) if meant.all() else (at[meant], column[meant], far[meant])
 
