@@ -57,7 +57,7 @@ class Examples(ABC):
 
 @dataclass(frozen=True)
 class Draw:
-    """What the examples of some devices are drawn from, on the devices themselves.
+    """The material from which some devices draw their examples, on the devices themselves.
 
     Attributes:
         clients: All devices' own data.
@@ -310,7 +310,7 @@ def _ascending(rows: Tensor) -> Tensor:
 
 
 class _Local:
-    """From (client, item) numbers to rows of the local tables."""
+    """A map from (client, item) numbers to rows of the local tables."""
 
     def __init__(self, row: Tensor) -> None:
         self.row = row

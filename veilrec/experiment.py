@@ -207,7 +207,7 @@ class Experiment:
 
     @property
     def _record(self) -> Record:
-        """What is written down: at least the last round, where attacks will read it."""
+        """The record to keep: at least the last round, where attacks will read it."""
         return replace(self.record, last=max(1, self.record.last)) if self.threat else self.record
 
     def _check_threat(self) -> None:
@@ -238,7 +238,7 @@ class Experiment:
 
 
 def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
-    """Nobody wants to know."""
+    """Report no progress: the default where nobody listens."""
 
 
 def _finished(place: Path, mark: str) -> Result:

@@ -86,7 +86,7 @@ class Recommender(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, device: Device) -> Tensor:
-        """What local training minimises: a scalar, the mean over the examples of the batch."""
+        """The loss that local training minimises: a scalar, the mean over the examples of the batch."""
 
     @abstractmethod
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
@@ -204,7 +204,7 @@ def mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) ->
 
 
 def told(model: Recommender, clients: Clients) -> Recommender:
-    """The same model, which knows how many classes each attribute has: a defence may attach one head each."""
+    """Tell a model how many classes each attribute has, so that a defence may attach a head for each."""
     log, knowing = clients.log, copy.copy(model)
     knowing.classes = {
         name: len(log.classes.get(name, ())) or int(label.max()) + 1 for name, label in log.attributes.items()

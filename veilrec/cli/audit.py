@@ -140,7 +140,7 @@ def _audience(
     by_position: bool,
     most: int,
 ) -> Audience:
-    """Both files, joined."""
+    """Read vectors and attributes, and join them by id."""
     from veilrec.lab.attributes import read_attributes
     from veilrec.lab.ids import read_ids
     from veilrec.lab.match_ids import join, with_ids

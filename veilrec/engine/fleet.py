@@ -354,7 +354,7 @@ class InProcess(Fleet):
 
     @cached_property
     def validates(self) -> bool:
-        """Whether anybody has a validation item."""
+        """Whether any user of the fleet has a validation item."""
         return bool((self.clients.validation >= 0).any())
 
     def _places(self, cohort: Tensor) -> Tensor:

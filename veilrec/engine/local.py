@@ -121,7 +121,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     for epoch in range(epochs):
         for number, (batch, place) in enumerate(portion.steps(epoch, task.plan.batch, narrow=narrow)):
             active = len(batch.weight)
-            # By each device's own count: what it draws must not hang on how long others are at work.
+            # By each device's own count: what it draws must not depend on how long others are at work.
             keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
             share = batch.weight.sum(1) / (examples[:active] * epochs)
             device = situation.device(batch, keys, step, share if parted else ONE)
@@ -229,7 +229,7 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
 
 
 def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: Task) -> None:
-    """Add a step's share to the gradients of what is held still; of a sum, this is the only step."""
+    """Add a step's share to the gradients of weights that are only measured; of a sum, it is the only one."""
     for name, slope in slopes.items():
         if name in task.together:
             gradient[name] += slope

@@ -43,7 +43,7 @@ class Shards(Fleet):
 
     @property
     def plan(self) -> Plan:
-        """That of every shard, as are the keys, the model, the protocol and the defence."""
+        """The plan, which every shard has, as it has the keys, the model, the protocol and the defence."""
         return self.fleets[0].plan
 
     @property

@@ -49,7 +49,7 @@ class Field(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of one device, or of one row."""
+        """The bytes of one device's values, or of one row's."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 

@@ -154,7 +154,7 @@ class Store:
         return found | {COUNT: count} if ROW in fields else found
 
     def _columns(self) -> Params:
-        """Those in memory; none is copied, unless rows have to move together first."""
+        """Columns of a store in memory; none is copied, unless rows have to move together first."""
         kept = self.heap.packed(self.used)
         return {name: value[: self.used] for name, value in self.values.items()} | kept
 

@@ -237,7 +237,7 @@ def _by_part(
 
 
 def _looks(seen: Seen, alone: AttributeInference) -> dict[str, Attack]:
-    """Every uploaded part as it is; of a table also the mean vector of the rows picked; and a perceptron."""
+    """Attacks on single parts: each as it is, of a table also the mean of the rows picked, and all layers."""
     assert seen.public is not None
     tables = {part_of(name) for name, spec in seen.public.schema.items() if spec.table is not None}
     looks: dict[str, Attack] = {}

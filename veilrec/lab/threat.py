@@ -117,7 +117,7 @@ class Threat:
         return Draw(known, target)
 
     def _levelled(self, label: Tensor, there: Tensor, keys: Keys) -> Tensor:
-        """Those who stay when every class is cut down to the smallest."""
+        """Choose the users who stay when every class is cut down to the smallest."""
         order, stay = keys.uniform(dtype=torch.float64), torch.zeros_like(there)
         counts = torch.bincount(label[there])
         smallest = int(counts[counts > 0].min()) if bool(there.any()) else 0

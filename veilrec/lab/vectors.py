@@ -94,7 +94,7 @@ def refuse_large(where: str, rows: int, width: int) -> None:
 
 
 def refuse_wild(where: str, values: NDArray[np.float32], start: int = 0) -> None:
-    """A value that is not finite, with its row and column from 1."""
+    """Refuse a value that is not finite, with its row and column from 1."""
     if not (wild := ~np.isfinite(values)).any():
         return
     row, place = np.argwhere(wild)[0].tolist()

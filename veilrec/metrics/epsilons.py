@@ -73,7 +73,7 @@ def epsilon_of(results: Iterable[Result]) -> Epsilon:
 
 
 def _coordinate(noises: Sequence[Mapping[str, Any]], delta: float) -> str:
-    """From the least to the most; of Gauss's noise at the δ of an upload, Laplace's needs none."""
+    """The range of ε a coordinate; of Gauss's noise at the δ of an upload, Laplace's needs none."""
     if not noises:
         return ""
     each = [number_in(one.get("epsilon_per_coordinate")) for one in noises]

@@ -70,7 +70,7 @@ class Group:
 
     @property
     def collapsed(self) -> int:
-        """In how many runs the model is below the popularity floor: such a group is not ranked."""
+        """The number of runs below the popularity floor: a group with any is not ranked."""
         return sum(result.utility.collapsed for result in self.results)
 
     @cached_property
@@ -152,7 +152,7 @@ def flat(value: Any, lead: str = "", *, every: bool = False) -> dict[str, Any]:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each run its defence, after the model where models differ; and what sets namesakes apart."""
+    """Label each run by its defence, after the model where models differ; and what sets namesakes apart."""
     models = [str((one.get("model") or {}).get("name", "")) for one in settings]
     names = [" + ".join(defences(one)) or "none" for one in settings]
     names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]

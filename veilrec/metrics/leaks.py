@@ -70,7 +70,7 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
 
 
 def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
-    """The same over the seeds of a group; None where a run is missing it."""
+    """The leak of a group, over its seeds; None where a run is missing it."""
     found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
     if len(found) < len(runs):
         return None

@@ -58,18 +58,18 @@ class Measure:
         return "above" if self.low > chance else "below" if self.high < chance else "none"
 
     def upright(self, chance: float) -> Measure:
-        """The same, turned round where it is surely below chance: a full read-out upside down is one."""
+        """Turn a measure round where it is surely below chance: a full read-out upside down is one."""
         return self.mirrored(chance) if self.high < chance else self
 
     def mirrored(self, chance: float) -> Measure:
-        """The same, turned round."""
+        """Turn a measure round."""
         mirror = 2 * chance
         return Measure(
             mirror - self.value, mirror - self.high, mirror - self.low, mirror - self.replicates, self.p, True
         )
 
     def folded(self, chance: float) -> Measure:
-        """The same as distance from chance, added to chance: wrong more often than chance is leakage too."""
+        """Distance from chance, added to chance: wrong more often than chance is leakage too."""
         mirror = 2 * chance
         value = max(self.value, mirror - self.value)
         if self.low <= chance <= self.high:

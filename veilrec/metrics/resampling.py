@@ -139,7 +139,7 @@ def combine(measured: Sequence[Measured]) -> Measured:
 
 
 def leaning(measured: Measured, chance: float = 0.5) -> Literal["above", "below", "none"]:
-    """On which side of chance the whole interval of an AUC lies; below chance is leakage too.
+    """The side of chance on which the whole interval of an AUC lies; below chance is leakage too.
 
     Whoever is wrong more often than chance only has to turn the answers round.
     """

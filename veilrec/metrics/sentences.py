@@ -60,7 +60,7 @@ def hidden(about: About, families: int, more: str = "") -> str:
 
 
 def wrong_way(about: About) -> str:
-    """That the attacker is surely below chance."""
+    """Say that the attacker is surely below chance."""
     called, _ = SPOKEN.get(about.scale, OTHERWISE)
     reached = _kept(number(about.measure.value, PLACES))
     return (
@@ -70,7 +70,7 @@ def wrong_way(about: About) -> str:
 
 
 def guessed(about: About, right: float, most: str, floor: float) -> str:
-    """For how many of 100 users the guess of a class is right; guessing `most` always is, for `floor`."""
+    """Say for how many of 100 users the guess of a class is right, and for how many always `most` is."""
     return (
         f"{about.who} guesses {about.attribute} right for {out_of_100(right)} of 100 users; "
         f"always guessing {most}: {out_of_100(floor)}."

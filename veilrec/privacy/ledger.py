@@ -193,7 +193,7 @@ def check(federation: Federation) -> None:
 
 
 def _counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
-    """Of several noises on one weight the one whose upload costs least: the others do not undo its guarantee.
+    """Keep of several noises on a weight the one whose upload costs least: no other undoes its guarantee.
 
     Those after it work on its output, those before it on its input, and it clips whatever comes in.
     """

@@ -146,7 +146,7 @@ class FedAvg(Protocol):
     def _based(
         self, value: Tensor, server: Tensor, row: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """What is summed, and what is taken off each afterwards to have the change.
+        """The values to sum, and what is taken off the sum for each upload to have the change.
 
         Float32 weights add up in float64 without rounding, so the server's are taken off the sum: one walk
         less through large tables. Float64 weights do not, and what nobody moved must not move at all.

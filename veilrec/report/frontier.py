@@ -75,7 +75,7 @@ def verdict_of(family: Family, audit: str, attributes: Sequence[str]) -> list[Po
 
 
 def best(points: Sequence[Point]) -> list[Point]:
-    """Those that no other beats on both axes, least leaking first; collapsed ones are not asked."""
+    """Points that no other beats on both axes, least leaking first; collapsed ones are left out."""
     kept: list[Point] = []
     ranked = [point for point in points if not point.arm.collapsed]
     for point in sorted(ranked, key=lambda point: (point.leak.value, -point.useful.value)):

@@ -42,7 +42,7 @@ def place_labels(places: Sequence[tuple[float, float]], lengths: Sequence[int]) 
 
 
 def _box(x: float, y: float, width: float, corner: str) -> Box:
-    """Of a label at a corner of its point."""
+    """The box of a label at a corner of its point."""
     left = x + 8 if "right" in corner else x - 8 - width
     bottom = y + 4 if "top" in corner else y - 4 - LINE
     return left, bottom, left + width, bottom + LINE

@@ -202,11 +202,11 @@ class Contents:
 
     @property
     def metrics(self) -> list[str]:
-        """Of usefulness: the paper's first, then those beside it."""
+        """Metrics of usefulness: the paper's first, then those beside it."""
         return [self.metric, *self.metrics_beside]
 
     def metrics_of(self, table: Table) -> list[str]:
-        """The same, as a table has it."""
+        """Metrics of usefulness that a table shows."""
         return [self.metric, *(table.metrics_beside or self.metrics_beside)]
 
     def score_of(self, attribute: str) -> str:

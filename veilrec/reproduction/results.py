@@ -73,7 +73,7 @@ def _judged(paper: Paper) -> str:
 
 
 def _made(results: Sequence[Result]) -> str:
-    """With what the runs were made."""
+    """Name versions and machines with which the runs were made."""
     if not results:
         return "No run is finished yet."
     found = []

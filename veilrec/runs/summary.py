@@ -71,7 +71,7 @@ def _features(data: Interactions, clients: Clients, settings: Mapping[str, Any])
 
 
 def _range(value: Tensor) -> dict[str, float]:
-    """Of a continuous attribute, how many users have one and what it is on average."""
+    """Count users with a continuous attribute, and take its mean."""
     told = value[~value.isnan()]
     return {"users": len(told), "mean": round(float(told.mean()), 2) if len(told) else 0.0}
 
