@@ -93,7 +93,7 @@ class Uploads:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One chunk of one round as the server lived it.
+    """One chunk of one round, as the server sees it.
 
     Attributes:
         round: From 1.
