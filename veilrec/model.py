@@ -49,7 +49,7 @@ class Device(NamedTuple):
     keys: Keys
     round: Tensor  # int64 scalars: warm-up, annealing and triggers need them
     step: Tensor
-    share: Tensor = ONE  # of the step in a gradient that is only measured; 1 where weights are trained
+    share: Tensor = ONE  # of this step in the gradient of a round; 1 where weights are trained
 
 
 class Recommender(nn.Module, ABC):
@@ -101,7 +101,7 @@ class Recommender(nn.Module, ABC):
         return self.represent(batch)
 
     def recall(self, row: Tensor, kept: Params) -> Tensor:
-        """``[seats, w]`` what `represent` must know of its private rows outside the local table.
+        """``[seats, w]`` the summary that `represent` needs of private rows outside the local table.
 
         In training a device holds the rows of its round. Where its vector is made of all that it keeps, it
         finds the rest as `Batch.rest`: this, of the rows ``row [r]`` (-1 where there is none) and, by name,

@@ -26,7 +26,7 @@ from veilrec.wire.uploads import Fold, Letter, Posts, Uploads
 __all__ = ["Counterpart", "Protocol", "Pulse", "Server", "Shape", "State", "Trained", "counterpart", "ignore"]
 
 Pulse = Callable[[int, int], None]
-"""Told ``(done, total)`` by a server at work between two rounds; it raises where the work must end."""
+"""Called with ``(done, total)`` by a server at work between rounds; it raises where the work must end."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Protocol(ABC):
     partial_is_sum: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        """A subclass with a `pack` of its own says for itself whether it only chooses and names."""
+        """Reset `packs_as_is` in a subclass that has a `pack` of its own and does not set it."""
         super().__init_subclass__()
         if "pack" in vars(cls) and "packs_as_is" not in vars(cls):
             cls.packs_as_is = False

@@ -123,6 +123,6 @@ def _places(count: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _wide(name: str, value: Tensor, there: Tensor) -> Tensor:
-    """``[c · r, …]`` to ``[c, r, …]``, with -1 for a row that is none and zeros for its values."""
+    """``[c · r, …]`` to ``[c, r, …]``, with -1 for a row that is missing and zeros for its values."""
     wide = value.reshape(*there.shape, *value.shape[1:])
     return wide.masked_fill_(~along(there, wide), -1 if name == ROW else 0)

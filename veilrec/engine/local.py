@@ -106,7 +106,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
     state = {**task.stepper.fresh({n: params[n] for n in moving if not task.held_still(n)})}
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
-    state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
+    state |= {name: value for name, value in own.items() if name not in params}  # also of what is not trained
     gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
     examples = torch.tensor(
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype

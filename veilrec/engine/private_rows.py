@@ -6,7 +6,7 @@ with all devices times all items. All tables of a device keep the same rows. In 
 beside the shared ones, row for row, and as they began where a row is new; then what was trained is put among
 what was kept.
 
-Momentum and Adam are lazy: a row that is not in the local table of a round stands still, and so do its
+Momentum and Adam are lazy: a row that is not in the local table of a round is not moved, and nor are its
 moments. The count of steps is the device's, one for all rows of a table.
 """
 

@@ -72,7 +72,7 @@ def audit(
     """Everything that the attacks find out, as ``result.json`` keeps it; `alone` attacks part by part.
 
     Raises:
-        BadInput: Where an attribute is unknown, too few users have a label, or an attack's answer is none.
+        BadInput: Where an attribute is unknown, too few users have a label, or an attack answers nothing usable.
     """
     began, tell = time.perf_counter(), progress or _silent
     goals = goals_of(people, threat, covered(seen))
@@ -175,7 +175,7 @@ def _scores(
 
 
 def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
-    """The AUC (or rank correlation) on known users, each judged by who had not been told about that user.
+    """The AUC (or rank correlation) on known users, each judged by who did not learn from that user.
 
     The mean over the parts: scores of different fits do not compare, and pooled they would rank a class the
     lower, the more of it was held out.

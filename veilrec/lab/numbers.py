@@ -1,4 +1,4 @@
-"""Texts that are mostly numbers: parsed in blocks, with the line of the first field that is none."""
+"""Texts that are mostly numbers: parsed in blocks, with the line of the first field that is not a number."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_numbers(
     """``[rows, columns]`` finite numbers, and the table of the column `ids` as words.
 
     Raises:
-        BadInput: With the line of the first field that is no finite number.
+        BadInput: With the line of the first field that is not a finite number.
     """
     import pandas as pd
 
@@ -72,7 +72,7 @@ def _counts_columns(fields: Sequence[str]) -> bool:
 
 
 def _refuse_words(source: Source, layout: Layout, columns: Sequence[str]) -> None:
-    """Find, slowly, the first field that is no finite number."""
+    """Find, slowly, the first field that is not a finite number."""
     places = {layout.names.index(name): name for name in columns}
     for line, fields in rows(source, layout):
         for place, name in places.items():

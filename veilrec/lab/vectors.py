@@ -53,7 +53,7 @@ def read_vectors(path: Path, *, ids: str | None = None, tensor: str | None = Non
         tensor: Which tensor of a safetensors file; None where it holds only one matrix.
 
     Raises:
-        BadInput: For a file that is none of these, or a value that is no finite number.
+        BadInput: For a file that is none of these, or a value that is not a finite number.
     """
     begin = begin_of(path)
     safe = path.suffix == ".safetensors"

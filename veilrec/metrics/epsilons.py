@@ -103,6 +103,6 @@ def _of_run(part: Mapping[str, Any]) -> float:
 
 
 def _least(value: Any) -> float:
-    """A number to rank by; what is none comes last."""
+    """A number to rank by; whatever is not a number comes last."""
     found = number_in(value)
     return -1.0 if math.isnan(found) else found

@@ -117,7 +117,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _accepts(annotation: Any, value: Any) -> bool:
-    """Whether a value has the outer shape of an annotation that is no union."""
+    """Whether a value has the outer shape of an annotation that is not a union."""
     origin = get_origin(annotation) or annotation
     if annotation is Any:
         return True

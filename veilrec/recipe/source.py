@@ -25,7 +25,7 @@ class Source:
         path: The recipe's file, if there is one.
         raw: All values that were given, as nested tables.
         lines: The line of each key in the file, by its dotted name.
-        told: Dotted names of what was not said by the file, and who said it.
+        told: Dotted names of values that do not come from the file, with where they come from.
         orders: What ``--set`` was given for each of its keys.
     """
 

@@ -168,7 +168,7 @@ def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
 def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
     """Leakage of the second minus that of the first, by pairs of runs; below 0 where the first leaks more.
 
-    Leaks below chance are turned round, so that being wrong on purpose is no defence.
+    Leaks below chance are turned round, so that being wrong on purpose does not pass for a defence.
     """
     return difference(_turned(second), _turned(first))
 

@@ -42,7 +42,7 @@ def _audits(paper: Paper, lacks: Sequence[Lack]) -> list[str]:
 
 
 def _grouped(paper: Paper, cells: Iterable[str], told: Mapping[str, str]) -> dict[tuple[str, str], list[int]]:
-    """Seeds by method on its dataset, and by what is told of the cell."""
+    """Seeds by method on its dataset, and by what is said of the cell."""
     found: dict[tuple[str, str], list[int]] = {}
     for cell in cells:
         who, seed = _who(paper, cell)

@@ -1,6 +1,6 @@
 """Running: cells one after another in this process, or several at once in processes of their own.
 
-A cell that fails takes no other down: what it said is kept and told at the end.
+A cell that fails takes no other down: what it said is kept and shown at the end.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _ended(one: _Running) -> str:
 
 
 def _last(log: Path) -> str:
-    """The last line that a process has told of its progress."""
+    """The last line that a process has written about its progress."""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 1000))
         lines = file.read().decode("utf-8", errors="replace").strip().splitlines()

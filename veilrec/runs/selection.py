@@ -30,7 +30,7 @@ class Selection:
     since: int = 0
 
     def look(self, row: Mapping[str, float]) -> bool:
-        """Take in a row of metrics; True where it is the best so far. A row without the metric is no look."""
+        """Take in a row of metrics; True where it is the best so far. One without the metric is left out."""
         if self.metric not in row or row["round"] <= self.first:
             return False
         if row[self.metric] > self.best:

@@ -43,7 +43,7 @@ class Session:
         federation, data, record: What is run, on what, and how much of it is written down.
         place: The directory.
         keeps: Whether it stays when the run is over.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         examiner: Attacks what the server sees of the selected state.
         erasers: What is applied to the selected state, in order.
     """

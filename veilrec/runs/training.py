@@ -42,7 +42,7 @@ class Training:
         federation: What is trained.
         checkpoints, recorder, metrics, timing: What is written.
         stop: Tells when somebody wants it to end.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         seconds: Between two checkpoints; 0 for one after each round, None for none.
         rows: The metrics so far.
         along: Attacks what is looked at, if anybody does.

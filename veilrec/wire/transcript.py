@@ -99,7 +99,7 @@ class Transcript:
         return self._file.get(f"r{round:06}/cohort")
 
     def exchange(self, round: int, start: int = 0, stop: int | None = None) -> Exchange:
-        """A round, or clients `start` to `stop` of it, in the form in which the server lived it."""
+        """A round, or clients `start` to `stop` of it, in the form in which the server saw it."""
         cohort = self.cohort(round)[start:stop]
         stop, prefix, names = start + len(cohort), f"r{round:06}/", self._names[round]
 

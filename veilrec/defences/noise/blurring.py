@@ -23,8 +23,8 @@ class Piece(NamedTuple):
     Attributes:
         name: The weight's; its noise depends on it.
         how: The noise.
-        value: ``[rows, width]``; what is no table is one row.
-        row: ``[rows]`` their numbers in the whole table, -1 where padded; None for what is no table.
+        value: ``[rows, width]``; a weight that is not a table is one row.
+        row: ``[rows]`` their numbers in the whole table, -1 where padded; None where it is not a table.
         base: ``[table, width]`` what a change is measured against; None where values are clipped themselves.
         fresh: Whether nobody else needs `value`, so that it may be overwritten.
     """

@@ -141,7 +141,7 @@ class Noise:
         return torch.where(norm > most, most / norm, 1.0)  # NaN stays NaN
 
     def _piece(self, name: str, value: Tensor | Rows, base: Tensor | None, lead: torch.Size) -> Piece:
-        """One weight, ready to be blurred; what is no table is one row."""
+        """One weight, ready to be blurred; one that is not a table is one row."""
         how, like = _how(self.kind, self.scale_of(name), self.clip, self.secret), values(value)
         width = math.prod(like.shape[len(lead) + isinstance(value, Rows) :])
         table = None if base is None else base.reshape(*lead, -1, width)
