@@ -72,7 +72,7 @@ def audit(
     """Everything that the attacks find out, as ``result.json`` keeps it; `alone` attacks part by part.
 
     Raises:
-        BadInput: Where an attribute is unknown, too few users have a label, or an attack answers nothing usable.
+        BadInput: Where an attribute is unknown, too few users have a label, or an attack answers badly.
     """
     began, tell = time.perf_counter(), progress or _silent
     goals = goals_of(people, threat, covered(seen))
