@@ -1,4 +1,4 @@
-"""What a device believes that its user's vectors tell: estimators of attributes, all attributes side by side.
+"""Estimators of attributes: what a device believes that its user's vectors tell, attributes side by side.
 
 Paper: Zhao et al., "Privacy-Aware Representation Decoupling in Federated Recommendation against Attribute
 Inference Attacks" (PARD).
