@@ -16,7 +16,6 @@ import torch
 from tests.forking import small
 from tests.worlds import checkerboard, log_of
 from veilrec.base.plan import Plan
-from veilrec.base.tensors import read
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, chain
 from veilrec.defences.early_stop import EarlyStop
@@ -157,8 +156,6 @@ def test_without_validation_all_but_the_test_item_is_trained_on(tmp_path: Path) 
     assert (other.data["validation"], other.data["test"]) == (0, 24)
     assert one.utility.protocol != other.utility.protocol  # tables of both do not merge
     assert not any("ndcg@10" in row for row in metrics(tmp_path / "whole"))
-    roles = read(tmp_path / "whole" / "world.safetensors")["split"]
-    assert torch.bincount(roles.long()).tolist() == [264, 0, 24]
 
 
 def test_resuming_a_finished_run_gives_its_result(tmp_path: Path) -> None:

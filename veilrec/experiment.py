@@ -39,7 +39,7 @@ from veilrec.runs.training import Progress
 from veilrec.runs.world import IDS, save_world
 from veilrec.wire.transcript import Record
 
-__all__ = ["Experiment", "Written"]
+__all__ = ["Experiment", "Written", "check_device"]
 
 SECONDS = 10.0  # between two checkpoints
 
@@ -98,7 +98,7 @@ class Experiment:
         Raises:
             BadInput: Where parts do not go together.
         """
-        _check_device(self.device)
+        check_device(self.device)
         self._check_consent()
         self._check_threat()
         split = self.data.leave_one_out(validation=self.evaluation.validation)
@@ -192,14 +192,14 @@ class Experiment:
             if out is not None:
                 folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
-                    save_world(place, self.data, validation=self.evaluation.validation)
+                    save_world(place, self.data)
             session = Session(
                 federation,
                 self.data,
                 self._record,
                 place,
                 out is not None,
-                progress or _silent,
+                progress or (lambda *told: None),
                 examiner,
                 self.erasers,
             )
@@ -219,7 +219,8 @@ class Experiment:
         for name in () if self.threat is None else self.threat.attributes:
             known = [*self.data.attributes, *self.data.values]
             if name not in known:
-                raise BadInput("threat.attributes", f'no attribute "{name}"', nearest(name, known))
+                what = f'the data has no attribute "{name}"'
+                raise BadInput("threat.attributes", what, nearest(name, known))
 
     def _check_sums(self) -> None:
         """Refuse to look at single uploads where none leaves the devices' side."""
@@ -237,10 +238,6 @@ class Experiment:
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
 
 
-def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
-    """Report no progress: the default where nobody listens."""
-
-
 def _finished(place: Path, mark: str) -> Result:
     result = Result.load(place)
     if result.fingerprint != mark:
@@ -251,13 +248,18 @@ def _finished(place: Path, mark: str) -> Result:
     return result
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Refuse a device that is not there."""
     try:
-        kind = torch.device(device).type
+        kind = torch.device(device)
     except RuntimeError as cause:
-        raise BadInput("--device", f'no device "{device}"', 'use "cpu" or "cuda"') from cause
-    if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
-        raise BadInput("--device", f"{device} is not available here", 'use "cpu"')
+        raise BadInput("--device", f'"{device}" is no device', "use cpu or cuda") from cause
+    if kind.type not in ("cpu", "cuda"):
+        raise BadInput("--device", f'"{device}" is not supported', "use cpu or cuda")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind.type == "cuda" and (kind.index or 0) >= count:
+        here = f"this machine has {count} CUDA devices" if count else "torch finds no CUDA device here"
+        raise BadInput("--device", here, "use --device cpu")
 
 
 def _check_drawn(federation: Federation) -> None:

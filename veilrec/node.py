@@ -27,7 +27,7 @@ from torch import Tensor
 from veilrec.base import tensors
 from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
-from veilrec.base.params import Message, Params
+from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
 from veilrec.engine.fleet import InProcess
 from veilrec.engine.respond import Failed, respond
@@ -146,7 +146,7 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
     received, notes = _tensors(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
     _check_run(folder, own, notes)
-    round, posts = int(received.pop("round")), _under(received, POST)
+    round, posts = int(received.pop("round")), under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
         raise BadInput("message", what, "send a later one; who carries answers must keep them")
@@ -194,7 +194,7 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
 def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
     """Answer a letter: what the one device sends, and what it holds from then on."""
     alone = torch.tensor([0])
-    mine = fleet.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
+    mine = fleet.fresh(alone) | {n: value[None] for n, value in under(own, "own/").items()}
     fleet.devices.put(alone, mine)
     chunk = fleet.chunk(letter, alone, alone, fleet.keys)
     try:
@@ -219,14 +219,14 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
         item_ids=[""] * card["items"],  # a device has no need of the original ids
         rating=own.get("rating"),
         time=own.get("time"),
-        attributes={name: label[None] for name, label in _under(own, "attribute/").items()},
+        attributes={name: label[None] for name, label in under(own, "attribute/").items()},
         classes=card["classes"],
-        values={name: value[None] for name, value in _under(own, "value/").items()},
+        values={name: value[None] for name, value in under(own, "value/").items()},
         features=own["features"][None] if "features" in own else None,
         feature_names=card["features"],
     )
     nobody = torch.tensor([-1])
-    given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
+    given = {name: consent[None, None] for name, consent in under(own, "consent/").items()}
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
     width = own["features"].shape[-1] if "features" in own else 0
     model = made(parts["model"], card["items"], 1, width)
@@ -239,10 +239,6 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
 
 def _tensors(message: Message) -> Params:
     return {name: value for name, value in message.items() if isinstance(value, Tensor)}
-
-
-def _under(own: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in own.items() if name.startswith(prefix)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -64,30 +64,28 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_line_that_changes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Console(file=io.StringIO(), force_terminal=True, width=140, color_system=None)
     monkeypatch.setattr(progress, "console", lambda stderr: screen)
+    said = []
     with progress.showing("hr@10", "1 of 2") as told:
-        assert isinstance(told, progress.Bar)
+        assert isinstance(told, progress.Sentences)
+        assert told.status is not None
+        monkeypatch.setattr(told.status, "update", said.append)
         told.phase("loading ml-100k")
-        told.bars.refresh()
         told("rounds", 3, 10, {"loss": 0.5, "hr@10": 0.25})
+        clock.now += 2
+        told("rounds", 4, 10, {"loss": 0.4})
         told("clients", 5, 10, None)
-        told.bars.refresh()
-        assert told.bars.tasks[0].completed == 3.5
         told.begin("2 of 2")
         told("test", 0, 1, None)
-        told.bars.refresh()
-    shown = screen.file.getvalue()  # type: ignore[attr-defined]
-    for said in (
-        "1 of 2  loading ml-100k",
-        "training",
-        "3/10 rounds",
-        "hr@10 0.2500",
-        "left:",
-        "2 of 2  test",
-    ):
-        assert said in shown
+    assert said == [
+        "1 of 2: loading ml-100k",
+        "1 of 2: rounds 3/10, loss 0.5000, hr@10 0.2500",
+        "1 of 2: rounds 4/10, loss 0.5000, hr@10 0.2500, about 12 s left",
+        "1 of 2: round 5: 5/10 clients, loss 0.5000, hr@10 0.2500",
+        "2 of 2: test (0/1)",
+    ]
 
 
 def test_amounts_for_people() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.report.hostile import PAYLOADS, hostile_run
-from tests.report.results import FLOOR, RESAMPLES, result, results, user_map
+from tests.report.results import FLOOR, RESAMPLES, result, results
 from veilrec.errors import BadInput
 from veilrec.metrics.arms import families
 from veilrec.report import render
@@ -206,13 +206,9 @@ def test_nothing_to_report_is_an_error() -> None:
         render([])
 
 
-def test_no_person_is_in_a_page_unless_asked(runs: list[tuple[str, Result]], text: str) -> None:
+def test_no_person_is_in_a_page(text: str) -> None:
     longest = max(len(column) for column in _columns(embedded(text)["charts"]))
     assert longest < 100  # nothing has as many entries as there are users
-    assert "personal data" not in Words(text).text
-    with_map = render(runs, maps={runs[0][0]: user_map(users=300)})
-    assert max(len(column) for column in _columns(embedded(with_map)["charts"])) >= 90
-    assert "This page contains personal data." in Words(with_map).text
 
 
 def _columns(value: Any) -> list[list[Any]]:
@@ -240,7 +236,7 @@ def test_nothing_is_loaded_from_elsewhere(text: str) -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_hostile_words_stay_words(payload: str) -> None:
-    text = page([hostile_run(payload, payload)], payload, {})
+    text = page([hostile_run(payload, payload)], payload)
     assert text.count("<script") == text.count("</script>") == 3
     assert "<!--" not in text
     found = embedded(text)
@@ -253,7 +249,7 @@ def test_figures_are_what_plotly_knows(runs: list[tuple[str, Result]]) -> None:
     """Colours are filled in by the page, so they are replaced here; all other names must be plotly's."""
     from plotly.graph_objects import Figure
 
-    text = render(runs, maps={runs[0][0]: user_map()})
+    text = render(runs)
     charts = embedded(text)["charts"]
     assert any(charts.values())
     for drawings in charts.values():

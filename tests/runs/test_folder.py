@@ -139,16 +139,6 @@ def test_continuous_attributes_come_back_and_count(tmp_path: Path) -> None:
     assert len({data_fingerprint(one) for one in (world(), log, older)}) == 3
 
 
-def test_the_world_says_what_each_event_is_for(tmp_path: Path) -> None:
-    save_world(tmp_path, world())
-    from veilrec.base.tensors import read
-
-    tensors = read(tmp_path / "world.safetensors")
-    assert torch.bincount(tensors["split"].long()).tolist() == [24 * 10, 24, 24]
-    assert torch.equal(tensors["item"][tensors["split"] == 2], tensors["test"])
-    assert torch.equal(tensors["item"][tensors["split"] == 1], tensors["validation"])
-
-
 def test_without_its_world_a_run_asks_for_data(tmp_path: Path) -> None:
     run = small(2)
     run.run(tmp_path / "run", world=False)

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of"]
+__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of", "under"]
 
 KEPT = "kept/"  # before the name of what a device keeps of some rows of its own item tables
 ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
@@ -78,6 +78,16 @@ def part_of(name: str) -> str:
     ('mlp1', 'item')
     """
     return name.split(".", 1)[0]
+
+
+def under(values: Mapping[str, Tensor], prefix: str) -> Params:
+    """The entries whose names begin with a prefix, without it.
+
+    >>> import torch
+    >>> sorted(under({"own/item": torch.zeros(1), "round": torch.zeros(1)}, "own/"))
+    ['item']
+    """
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
 
 def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:

@@ -101,6 +101,11 @@ class Reader:
                 return self._file.get_tensor(name).clone()  # type: ignore[no-any-return]
             return self._file.get_slice(name)[start:stop].clone()  # type: ignore[no-any-return]
 
+    def shape(self, name: str) -> list[int]:
+        """The shape of a tensor, which is not read."""
+        with self._reading():
+            return list(self._file.get_slice(name).get_shape())
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:

@@ -74,7 +74,7 @@ def audit(
     Raises:
         BadInput: Where an attribute is unknown, too few users have a label, or an attack answers badly.
     """
-    began, tell = time.perf_counter(), progress or _silent
+    began, tell = time.perf_counter(), progress or (lambda *told: None)
     goals = goals_of(people, threat, covered(seen))
     trials = [
         trial_of(goal, threat, people.tags, seed, repeat)
@@ -118,10 +118,6 @@ def _verdicts(
         for goal in goals
         if tried[goal.name] or threat.attributes  # where all are attacked, leave out what nobody can answer
     }
-
-
-def _silent(name: str, done: int, total: int) -> None:
-    """Report no progress: the default where nobody listens."""
 
 
 def _unfold(entry: str, attack: Attack) -> Iterator[tuple[str, Attack]]:

@@ -10,19 +10,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.attack import Attack
+from veilrec.attack import GRANTS, Attack
 from veilrec.base.keys import Keys
-from veilrec.lab.sentences import sentence
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial
 from veilrec.metrics import inference as measures
+from veilrec.metrics.measures import Measure
 from veilrec.metrics.resampling import Measured, mean, summary
+from veilrec.metrics.sentences import About, guessed, hidden, ranked, sight, within, wrong_way
 
 __all__ = ["Tried", "attribute", "judged", "main_score", "told"]
 
 SURE = 0.05  # a finding has a permutation p-value below this
 FEWEST = 5  # targets of a group that gets a number of its own
 DIGITS = 4
+FAILED = "The attacker that this goes by says the same of everybody: it has failed, and tells nothing."
 PAIRED = ("auc", "balanced_accuracy", "macro_f1", "micro_f1")  # kept for each resample of the users
 Answer = tuple[
     Trial, Tensor, float
@@ -202,8 +204,35 @@ def _verdict(
         key: told(measured),
         "leaning": leaning,
         "replicates": [round(float(value), DIGITS) for value in measured.replicates],
-        "sentence": sentence(goal, worst, leaning, floors, len(families), threat),
+        "sentence": _sentence(goal, worst, leaning, floors, len(families), threat),
     }
+
+
+def _sentence(
+    goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int, threat: Threat
+) -> str:
+    """What the worst attacker found out, beside what guessing without looking reaches."""
+    scale, scores = "auc" if goal.classes else "spearman", worst.scores
+    found = Measure(scores[scale].value, scores[scale].low, scores[scale].high)
+    grants = [GRANTS[grant] for grant in threat.grants]
+    about = About(goal.name, sight(getattr(worst.attack, "reads", "")), grants, scale, found)
+    if leaning == "none":
+        return hidden(about, families, FAILED if _mute(goal, worst, found) else "")
+    if leaning == "below":
+        return wrong_way(about)
+    if not goal.classes:
+        return within(about, scores["mae"].value, floors["median"]["mae"])
+    right, majority = scores["micro_f1"], floors["majority"]["micro_f1"]
+    most = str(goal.names[int(torch.bincount(goal.label[goal.label >= 0]).argmax())])
+    if right.low > majority:
+        return guessed(about, right.value, most, majority)
+    return ranked(about, goal.names[: goal.classes], right.value, most, majority)
+
+
+def _mute(goal: Goal, worst: Tried, found: Measure) -> bool:
+    """Whether the attacker says the same of everybody, though users differ in some column."""
+    same = found.value == found.low == found.high == 0.5
+    return bool(goal.classes) and same and worst.notes.get("kept") != 0
 
 
 def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[dict[str, Any]]:

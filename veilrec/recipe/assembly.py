@@ -19,7 +19,7 @@ from veilrec.recipe import catalogue
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
 from veilrec.recipe.settings import fit, options_of
 
-__all__ = ["Moved", "build", "check_threat", "load"]
+__all__ = ["Moved", "build", "load"]
 
 Values = dict[str, Any]
 BEGINS_AT_ZERO = ("item", Scope.PRIVATE)  # a table whose rows are only kept where a user moved them
@@ -156,15 +156,6 @@ def _named(where: str, by_part: Any, known: Iterable[str], what: str) -> None:
     for part in by_part if isinstance(by_part, Mapping) else ():
         if part not in names:
             raise BadInput(f"{where}.{part}", what, nearest(part, names))
-
-
-def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:
-    """Refuse a threat to an attribute that the data does not have."""
-    known = [*log.attributes, *log.values]
-    for place, attribute in enumerate(parts["threat"].attributes if "threat" in parts else ()):
-        if attribute not in known:
-            what = f'the data has no attribute "{attribute}"'
-            raise BadInput(f"threat.attributes.{place}", what, nearest(attribute, known))
 
 
 def _attributes(parts: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,6 @@ from veilrec.report.figures import Chart
 from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_group, by_part, touched
-from veilrec.report.people import user_map
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
@@ -40,10 +39,10 @@ class Section:
     charts: list[Chart]
 
 
-def page(results: Sequence[tuple[str, Result]], title: str, maps: Mapping[str, Any]) -> str:
+def page(results: Sequence[tuple[str, Result]], title: str) -> str:
     """The whole page as text."""
     groups, left = families(results)
-    blocks = [_block(family, k, maps) for k, family in enumerate(groups)]
+    blocks = [_block(family, k) for k, family in enumerate(groups)]
     charts = {
         f"{block['key']}-{chart.key}": [variant.figure for variant in chart.variants]
         for block in blocks
@@ -57,7 +56,6 @@ def page(results: Sequence[tuple[str, Result]], title: str, maps: Mapping[str, A
         blocks=blocks,
         left=left,
         meta=_meta(groups, len(results)),
-        maps=any(maps.get(name) for name, _ in results),
         data=data,
         style=(style := _read("style.css")),
         script=(script := _read("script.js")),
@@ -87,7 +85,7 @@ def _meta(groups: Sequence[Family], runs: int) -> str:
     return f"{runs} run{'' if runs == 1 else 's'}; {'; '.join(dict.fromkeys(data))}."
 
 
-def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, Any]:
+def _block(family: Family, number: int) -> dict[str, Any]:
     """All that the template says about one family."""
     sections = [
         Section("tradeoff", "Usefulness against leakage", [frontier(family)]),
@@ -95,7 +93,6 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
         Section("parts", "Where it leaks", [by_part(family)]),
         Section("learning", "How it learned", [running.learning(family)]),
         Section("people", "Who is found out", [by_group(family), touched(family)]),
-        Section("map", "Map of users", [user_map(family, maps)]),
         Section("cost", "What it cost", [running.traffic(family), running.time(family)]),
     ]
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]

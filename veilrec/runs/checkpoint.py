@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from veilrec.base.files import Digest, digest, sweep, sync_folder, write_json, writing
-from veilrec.base.params import Params
+from veilrec.base.params import Params, under
 from veilrec.base.tensors import Reader, read, write
 from veilrec.engine.shelf import Shelf
 from veilrec.engine.store import Store
@@ -212,8 +212,9 @@ def unflat(
     devices.restore(groups.pop("devices"), files)
     posts = groups.pop("posts")
     owner = posts.pop("owner")
-    values = {name.removeprefix("value/"): value for name, value in posts.items()}
-    return State(round, groups.pop("server"), groups.pop("memory"), Posts(owner, values)), groups
+    return State(
+        round, groups.pop("server"), groups.pop("memory"), Posts(owner, under(posts, "value/"))
+    ), groups
 
 
 def _state_name(round: int) -> str:

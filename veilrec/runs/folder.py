@@ -141,17 +141,13 @@ def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
 
     Cells that a spreadsheet would take for a formula begin with an apostrophe.
     """
-    columns = {name: value.tolist() for name, value in scored.values.items()}
+    columns = [value.tolist() for value in scored.values.values()]
+    users, text = [_cell(data.user_ids[user]) for user in scored.user.tolist()], io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["user", *scored.values])
+    writer.writerows(zip(users, *columns, strict=True))
     with atomic(folder / PER_USER, secret=True) as sink:
-        for k, user in enumerate([-1, *scored.user.tolist()]):
-            text = io.StringIO()
-            cells = (
-                ["user", *columns]
-                if user < 0
-                else [_cell(data.user_ids[user]), *(c[k - 1] for c in columns.values())]
-            )
-            csv.writer(text, lineterminator="\n").writerow(cells)
-            sink.write(text.getvalue().encode())
+        sink.write(text.getvalue().encode())
     return sink.digest()
 
 

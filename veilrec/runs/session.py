@@ -10,7 +10,7 @@ from typing import Any
 
 from veilrec.base.files import digest
 from veilrec.base.params import part_of
-from veilrec.engine.evaluation import Scored, evaluate, popularity
+from veilrec.engine.evaluation import Evaluation, Scored, evaluate, popularity
 from veilrec.engine.probe import probe
 from veilrec.engine.workers import workers
 from veilrec.eraser import VectorEraser
@@ -32,7 +32,7 @@ from veilrec.runs.training import Progress, Training
 from veilrec.runs.world import IDS, WORLD
 from veilrec.wire.transcript import Record
 
-__all__ = ["Session"]
+__all__ = ["Session", "beside_popularity"]
 
 
 @dataclass(frozen=True)
@@ -135,20 +135,12 @@ class Session:
         return [one.told() for one in found]
 
     def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:
-        """The selected state beside popularity, on the same items and candidates."""
-        fed, test = self.federation, scored.means()
-        with workers(fed.plan.workers) as pool:
-            judged = evaluate(
-                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.fleet.candidates(), pool
-            )
-        floor, select = judged.means(), fed.evaluation.select
-        validation = {name: row[name] for name in test if name in row}
+        """The selected state beside popularity, and what validation said of it."""
+        fed = self.federation
+        validation = {name: row[name] for name in scored.means() if name in row}
         if not validation and fed.validates:
             validation = fed.evaluate(state, "validation").means()
-        collapsed = test[select] < floor[select]
-        return Utility(
-            test, validation, floor, collapsed, select, fed.evaluation.describe(), len(scored.user)
-        )
+        return replace(beside_popularity(fed, scored, fed.evaluation), validation=validation)
 
     def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:
         """The files of the selected state and of the transcript; checksums of what lies in the directory."""
@@ -163,3 +155,13 @@ class Session:
             if (self.place / name).exists():
                 written[name] = digest(self.place / name)
         return {name: entry._asdict() for name, entry in sorted(written.items())}
+
+
+def beside_popularity(federation: Federation, scored: Scored, protocol: Evaluation) -> Utility:
+    """Means over users, and what popularity reaches on the same items and candidates."""
+    clients, among = federation.clients, federation.fleet.candidates(protocol)
+    with workers(federation.plan.workers) as pool:
+        floor = evaluate(protocol, clients, "test", popularity(clients), among, pool).means()
+    test, select = scored.means(), protocol.select
+    collapsed = test[select] < floor[select]
+    return Utility(test, {}, floor, collapsed, select, protocol.describe(), len(scored.user))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Message, Params, Rows
+from veilrec.base.params import Message, Params, Rows, under
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
 from veilrec.protocol import Protocol
@@ -36,7 +36,7 @@ def letter_of(data: bytes) -> Letter:
         BadInput: Where the bytes are no letter.
     """
     flat = _tensors(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
-    return Letter(_under(flat, ALL), _under(flat, EACH), _under(flat, POSTS), int(flat[ROUND]))
+    return Letter(under(flat, ALL), under(flat, EACH), under(flat, POSTS), int(flat[ROUND]))
 
 
 def fold_bytes(fold: Fold, schema: Schema) -> bytes:
@@ -69,7 +69,7 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
     found = codec.decode(data, schema, sender="fold", rest=True)
     partial = _partial(found, declared, dense=protocol.partial_is_sum)
     rest = _tensors({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
-    values = {name: value for name, value in _under(rest, POSTS).items() if POSTS + name != OWNER}
+    values = {name: value for name, value in under(rest, POSTS).items() if POSTS + name != OWNER}
     if values:
         codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
     row = {name: float(rest[place]) for name, place in ROW.items()}
@@ -87,7 +87,7 @@ def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
 def _seen(rest: Params) -> dict[str, Params]:
     """Findings of watches, by their tags."""
     tags = {name.split("/")[1] for name in rest if name.startswith(SEEN)}
-    return {tag: _under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
+    return {tag: under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
 
 
 def _sparse(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
@@ -108,7 +108,3 @@ def _dense(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
 
 def _tensors(message: Message) -> Params:
     return {name: value for name, value in message.items() if isinstance(value, Tensor)}
-
-
-def _under(flat: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}

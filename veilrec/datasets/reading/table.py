@@ -144,7 +144,7 @@ def _numbers(source: Source, layout: Layout, name: str, words: list[str]) -> Val
                     return values
     place = layout.names.index(name)
     for line, fields in rows(source, layout):
-        if not _is_finite(fields[place]):
+        if not is_finite(fields[place]):
             what = (
                 f'{name} is "{fields[place][:60]}", not a number'
                 if fields[place].strip()
@@ -156,7 +156,8 @@ def _numbers(source: Source, layout: Layout, name: str, words: list[str]) -> Val
     raise BadInput(source.where, f"{name} has values that are not numbers", "correct them")
 
 
-def _is_finite(field: str) -> bool:
+def is_finite(field: str) -> bool:
+    """Whether a field is a finite number as other programs write it, too; Python would read ``1_0``."""
     return field.isascii() and "_" not in field and is_number(field) and math.isfinite(float(field))
 
 
