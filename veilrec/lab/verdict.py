@@ -211,7 +211,7 @@ def _verdict(
 def _sentence(
     goal: Goal, worst: Tried, leaning: str, floors: Mapping[str, Any], families: int, threat: Threat
 ) -> str:
-    """What the worst attacker found out, beside what guessing without looking reaches."""
+    """Say what the worst attacker found out, beside what guessing without looking reaches."""
     scale, scores = "auc" if goal.classes else "spearman", worst.scores
     found = Measure(scores[scale].value, scores[scale].low, scores[scale].high)
     grants = [GRANTS[grant] for grant in threat.grants]
