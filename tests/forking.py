@@ -31,7 +31,7 @@ from veilrec.base import files
 from veilrec.base.params import Params
 from veilrec.base.plan import Plan
 from veilrec.defence import Defence
-from veilrec.engine.store import Keeps
+from veilrec.engine.devices.store import Keeps
 from veilrec.errors import VeilrecError
 from veilrec.experiment import Experiment
 from veilrec.model import Device, Recommender

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from tests.worlds import emptied
 from veilrec import node
 from veilrec.base import tensors
 from veilrec.base.files import write_json
@@ -328,7 +329,7 @@ def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_
 
 def drawn_by_the_simulation(engine: Federation) -> dict[str, bytes]:
     """What must not be on a device, since the seed decides it: its keys, and its features when blurred."""
-    own = engine.fleet.begin().get(torch.tensor([CLIENT]))
+    own = emptied(engine).get(torch.tensor([CLIENT]))
     found = {name: bytes(tensors.raw(value)) for name, value in own.items() if name.endswith(".key")}
     features = engine.clients.log.features
     if features is not None and "f_gerai.key" in found:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,6 +20,9 @@ from veilrec.clients import Batch, Clients
 from veilrec.wire.uploads import Letter
 
 __all__ = ["Draw", "Examples", "Portion", "Sequences", "Step"]
+
+
+Local = Callable[[Tensor], Tensor]  # (client, item) numbers → rows of the local tables
 
 
 class Step(NamedTuple):
@@ -309,17 +312,7 @@ def _ascending(rows: Tensor) -> Tensor:
     return torch.where(rows < 0, 1 << 62, rows)
 
 
-class _Local:
-    """A map from (client, item) numbers to rows of the local tables."""
-
-    def __init__(self, row: Tensor) -> None:
-        self.row = row
-
-    def __call__(self, pair: Tensor) -> Tensor:
-        return self.row[pair]
-
-
-def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Tensor, _Local]:
+def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Tensor, Local]:
     """The rows each client touches, ``[c, l]`` ascending and padded with -1, and where each one went."""
     touched = torch.zeros(n_clients * n_items, dtype=torch.bool, device=pairs[0].device)
     for pair in pairs:
@@ -333,4 +326,4 @@ def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Te
         n_clients * n_items, dtype=torch.int64, device=pair.device
     )  # only touched entries are read
     where[pair] = local
-    return rows, _Local(where)
+    return rows, where.__getitem__

@@ -29,7 +29,7 @@ from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
-from veilrec.engine.fleet import InProcess
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
@@ -38,6 +38,7 @@ from veilrec.protocol import State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
 from veilrec.wire import codec
+from veilrec.wire.halves import tensors_of
 from veilrec.wire.uploads import Letter, Uploads
 
 __all__ = ["answer", "letter", "main", "provision"]
@@ -87,7 +88,8 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
     defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients, log = federation.fleet.given, federation.fleet.given.log
+    clients = federation.fleet.gather().given
+    log = clients.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
     user = int(clients.seats[client, 0])
@@ -106,7 +108,8 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
 
 def _weights(federation: Federation, client: int) -> Params:
     """The weights that a device holds, less parts of a defence still as drawn: it draws them itself."""
-    devices, helpers = federation.fleet.devices, federation.fleet.task().helpers
+    fleet = federation.fleet.gather()
+    devices, helpers = fleet.devices, fleet.task().helpers
     alone = torch.tensor([client], device=devices.slot.device)
     now = devices.get(alone)
     first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now
@@ -144,7 +147,7 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     fleet = _fleet(card, own, parts, seeded=seeded)
     sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    received, notes = _tensors(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
+    received, notes = tensors_of(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
     _check_run(folder, own, notes)
     round, posts = int(received.pop("round")), under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
@@ -235,10 +238,6 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
     secret = None if seeded else Keys.secret()
     fresh = SEEDED not in own
     return InProcess.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
-
-
-def _tensors(message: Message) -> Params:
-    return {name: value for name, value in message.items() if isinstance(value, Tensor)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,6 +17,7 @@ from tests.worlds import (
     begin,
     both,
     checkerboard,
+    contents,
     digest,
     federation,
     held,
@@ -174,7 +175,7 @@ def test_a_resumed_run_says_the_same() -> None:
     half = run(fed_of(clients, plain(), cohort=0.5), 2)
     again = fed_of(clients, plain(), cohort=0.5)
     first = held(again, begin(again))[KEY]
-    again.fleet.devices.restore(half.devices.state())
+    again.fleet.devices.restore(contents(half.devices))
     assert digest(resume(again, both(again, half), 4)) == digest(whole)
     assert torch.equal(held(again, run(again))[KEY], first)
 

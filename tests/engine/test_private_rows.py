@@ -12,8 +12,8 @@ from tests.worlds import SHORT, changed, federation, phones, ragged
 from veilrec.base.keys import Keys
 from veilrec.base.params import ROW, Params, Part, Scope
 from veilrec.defences.none import Undefended
-from veilrec.engine import private_rows
-from veilrec.engine.private_rows import find, load, save, union
+from veilrec.engine.devices import private_rows
+from veilrec.engine.devices.private_rows import find, load, save, union
 from veilrec.errors import BadInput
 from veilrec.examples import Portion
 from veilrec.model import Recommender

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from tests.noisy import device
+from tests.privacy.dp_audit import Audit, Sampler, audit
 from veilrec.base.keys import Keys
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.noise.noisy import Noisy
-from veilrec.privacy.dp_audit import Audit, Sampler, audit
 from veilrec.privacy.mechanism import DELTA
 
 MILLION = 10**6

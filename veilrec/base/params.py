@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from torch import Tensor
 
 __all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of", "under"]
+
+Value = TypeVar("Value")
 
 KEPT = "kept/"  # before the name of what a device keeps of some rows of its own item tables
 ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
@@ -80,14 +82,13 @@ def part_of(name: str) -> str:
     return name.split(".", 1)[0]
 
 
-def under(values: Mapping[str, Tensor], prefix: str) -> Params:
-    """The entries whose names begin with a prefix, without it.
+def under(named: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+    """What has names that begin with a prefix, without it.
 
-    >>> import torch
-    >>> sorted(under({"own/item": torch.zeros(1), "round": torch.zeros(1)}, "own/"))
-    ['item']
+    >>> under({"own/user": 1, "round": 2}, "own/")
+    {'user': 1}
     """
-    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 
 def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:

@@ -8,7 +8,7 @@ from veilrec.base.params import Scope
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
-from veilrec.engine import private_rows
+from veilrec.engine.devices import private_rows
 from veilrec.engine.evaluation import Evaluation
 from veilrec.errors import BadInput, nearest
 from veilrec.model import Recommender, overrides

@@ -16,7 +16,8 @@ from torch import Tensor
 from veilrec.base.keys import Keys
 from veilrec.base.params import ROW, Message, Params
 from veilrec.clients import Clients
-from veilrec.engine import fused, local, private_rows
+from veilrec.engine import fused, local
+from veilrec.engine.devices import private_rows
 from veilrec.errors import BadInput
 from veilrec.examples import Draw, Examples
 from veilrec.model import overrides

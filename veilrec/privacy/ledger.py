@@ -247,7 +247,7 @@ def _posts(federation: Federation) -> Sequence[str]:
 def _touched(federation: Federation, state: State | None) -> Tensor:
     """``[c]`` how many rows each client of the next round will touch, by the draws it will make."""
     state = state or federation.server.start(federation.keys.fold("server"))
-    fleet, cohort = federation.fleet, federation.sample(state.round)
+    fleet, cohort = federation.fleet.gather(), federation.sample(state.round)
     letter = federation.letter(state, cohort)
     counts: dict[int, int] = {}
     for some in fleet.chunks(cohort):

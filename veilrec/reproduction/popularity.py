@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from veilrec.base.files import read_json, write_json
-from veilrec.engine.evaluation import evaluate, popularity
-from veilrec.engine.workers import workers
 from veilrec.errors import BadInput, Corrupted
 from veilrec.recipe import Recipe
 from veilrec.reproduction.numbers import Value
@@ -30,9 +28,7 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     found = load_run(run)
     recipe = Recipe.load(run / RECIPE, has_data=False)
     federation = recipe.experiment(found.data).federation()
-    clients, judging = federation.clients, federation.evaluation
-    with workers(federation.plan.workers) as pool:
-        scored = evaluate(judging, clients, "test", popularity(clients), federation.fleet.candidates(), pool)
+    scored = federation.fleet.floor()
     means, resampled = scored.means(), replicates(scored, found.data, metric)
     each = {name: {"value": means[name], "replicates": some} for name, some in resampled.items()}
     told = {"version": VERSION, **_mark(result), "metric": metric, **each.pop(metric), "beside": each}

@@ -176,8 +176,8 @@ def weights(schema: Schema) -> dict[str, Spec]:
     return {name: spec for name, spec in schema.items() if spec.kind in ("weight", "gradient")}
 
 
-def one(message: Message, k: int) -> Message:
-    """The message of client `k` of a cohort."""
+def one(message: Message, k: int | slice) -> Message:
+    """The message of client `k` of a cohort, or those of some clients."""
     return {n: Rows(v.row[k], v.value[k]) if isinstance(v, Rows) else v[k] for n, v in message.items()}
 
 

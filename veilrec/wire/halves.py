@@ -13,7 +13,7 @@ from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import Fold, Letter, Posts
 
-__all__ = ["fold_bytes", "fold_of", "letter_bytes", "letter_of"]
+__all__ = ["fold_bytes", "fold_of", "letter_bytes", "letter_of", "tensors_of"]
 
 ALL, EACH, POSTS, ROUND = "all/", "each/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
@@ -35,7 +35,7 @@ def letter_of(data: bytes) -> Letter:
     Raises:
         BadInput: Where the bytes are no letter.
     """
-    flat = _tensors(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
+    flat = tensors_of(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
     return Letter(under(flat, ALL), under(flat, EACH), under(flat, POSTS), int(flat[ROUND]))
 
 
@@ -68,7 +68,7 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
     schema |= {name: Spec((), torch.float64, kind="count") for name in ROW.values()}
     found = codec.decode(data, schema, sender="fold", rest=True)
     partial = _partial(found, declared, dense=protocol.partial_is_sum)
-    rest = _tensors({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
+    rest = tensors_of({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
     values = {name: value for name, value in under(rest, POSTS).items() if POSTS + name != OWNER}
     if values:
         codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
@@ -78,7 +78,7 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
 
 def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
     """The protocol's own part of a fold; of sums, whole tables."""
-    partial = {name.removeprefix(PARTIAL): value for name, value in found.items() if name.startswith(PARTIAL)}
+    partial = under(found, PARTIAL)
     if odd := partial.keys() - declared.keys():
         raise BadInput("fold", f"undeclared {sorted(odd)[0]!r}", "send only what the protocol declares")
     return {name: _dense(value, declared[name]) for name, value in partial.items()} if dense else partial
@@ -106,5 +106,6 @@ def _dense(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
     return wide.index_copy_(0, value.row, value.value)
 
 
-def _tensors(message: Message) -> Params:
+def tensors_of(message: Message) -> Params:
+    """A message without its tables of which only some rows travel."""
     return {name: value for name, value in message.items() if isinstance(value, Tensor)}

@@ -22,7 +22,7 @@ from torch.func import vmap
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, ROW, Params, Scope, part_of
 from veilrec.base.rows import along, filled
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Store
 from veilrec.errors import BadInput
 from veilrec.examples import Examples
 from veilrec.model import Recommender, overrides
