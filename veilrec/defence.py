@@ -37,7 +37,7 @@ BATCHED = {"on_upload": "on_uploads", "penalty": "cohort_penalty", "helper_loss"
 
 @dataclass(frozen=True)
 class HelperSteps:
-    """How the `helper` parts of a defence are trained, beside the recommender.
+    """Steps that train the `helper` parts of a defence, beside the recommender.
 
     Attributes:
         lr, momentum, clip: Of their own SGD, and a bound on the norm of a device's gradient; 0 for none.
@@ -237,7 +237,7 @@ class Chain(Defence):
         return sum(defence.whole(model) for defence in self.of)
 
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
-        """What each declares; a table that one has sent up whole stays whole for those after it."""
+        """The mechanisms of each; a table that one has sent up whole stays whole for those after it."""
         declared: list[Mechanism] = []
         for place, defence in enumerate(self.of):
             whole = {m.name for m in declared if m.rows == "all"}
@@ -259,7 +259,7 @@ class Chain(Defence):
 
 
 def guarded(model: Recommender, attributes: Sequence[str]) -> dict[str, int]:
-    """How many classes each attribute has that a defence guards: those named, or all; none without data.
+    """Classes of each attribute that a defence guards: those named, or all; none without data.
 
     Raises:
         BadInput: Where the data has none, or not one that is named.

@@ -170,7 +170,7 @@ class Experiment:
             out: The run directory, which must be new or empty; without one, only the result is left.
             resume: Go on in a directory where a run was stopped; a finished run gives its result again.
             recipe: Where the experiment comes from one, to be stored with the run.
-            progress: Is told ``(phase, done, total, row)``.
+            progress: Called with ``(phase, done, total, row)``.
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
 
@@ -207,7 +207,7 @@ class Experiment:
 
     @property
     def _record(self) -> Record:
-        """What is written down: at least the last round, where attacks will read it."""
+        """The record to keep: at least the last round, where attacks will read it."""
         return replace(self.record, last=max(1, self.record.last)) if self.threat else self.record
 
     def _check_threat(self) -> None:

@@ -49,7 +49,7 @@ class Device(NamedTuple):
     keys: Keys
     round: Tensor  # int64 scalars: warm-up, annealing and triggers need them
     step: Tensor
-    share: Tensor = ONE  # of the step in a gradient that is only measured; 1 where weights are trained
+    share: Tensor = ONE  # of this step in the gradient of a round; 1 where weights are trained
 
 
 class Recommender(nn.Module, ABC):
@@ -81,12 +81,12 @@ class Recommender(nn.Module, ABC):
                 setattr(cls, batched, getattr(Recommender, batched))
 
     def examples(self, draw: Draw) -> Examples:
-        """What some devices read in a round: by default every event once a pass, with its negatives."""
+        """The examples of a round for some devices: by default every event once an epoch, with negatives."""
         return draw.portion(self.history)
 
     @abstractmethod
     def loss(self, device: Device) -> Tensor:
-        """What local training minimises: a scalar, the mean over the examples of the batch."""
+        """The loss that local training minimises: a scalar, the mean over the examples of the batch."""
 
     @abstractmethod
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
@@ -101,7 +101,7 @@ class Recommender(nn.Module, ABC):
         return self.represent(batch)
 
     def recall(self, row: Tensor, kept: Params) -> Tensor:
-        """``[seats, w]`` what `represent` must know of its private rows outside the local table.
+        """``[seats, w]`` the summary that `represent` needs of private rows outside the local table.
 
         In training a device holds the rows of its round. Where its vector is made of all that it keeps, it
         finds the rest as `Batch.rest`: this, of the rows ``row [r]`` (-1 where there is none) and, by name,
@@ -204,7 +204,7 @@ def mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) ->
 
 
 def told(model: Recommender, clients: Clients) -> Recommender:
-    """The same model, which knows how many classes each attribute has: a defence may attach one head each."""
+    """Tell a model how many classes each attribute has, so that a defence may attach a head for each."""
     log, knowing = clients.log, copy.copy(model)
     knowing.classes = {
         name: len(log.classes.get(name, ())) or int(label.max()) + 1 for name, label in log.attributes.items()

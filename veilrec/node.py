@@ -61,7 +61,7 @@ def letter(
     recipe: str = "",
     missed: Sequence[int] = (),
 ) -> bytes:
-    """What the server sends to a device of the coming round, posts included.
+    """Encode what the server sends to a device of the coming round, posts included.
 
     Args:
         federation, state: The server's.
@@ -107,7 +107,7 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
 
 
 def _weights(federation: Federation, client: int) -> Params:
-    """What a device holds, less the parts of a defence that are as they were drawn: it draws them itself."""
+    """The weights that a device holds, less parts of a defence still as drawn: it draws them itself."""
     fleet = federation.fleet.gather()
     devices, helpers = fleet.devices, fleet.task().helpers
     alone = torch.tensor([client], device=devices.slot.device)
@@ -118,7 +118,7 @@ def _weights(federation: Federation, client: int) -> Params:
 
 
 def _data(clients: Clients, client: int) -> Params:
-    """What training reads of a phone's user."""
+    """The data of a phone's user that training reads."""
     log, user = clients.log, int(clients.seats[client, 0])
     data = {"item": log.item[log.user == user]}
     data |= {f"attribute/{name}": label[user] for name, label in log.attributes.items()}
@@ -195,7 +195,7 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
 
 
 def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
-    """What the one device sends in answer to a letter, and what it holds from then on."""
+    """Answer a letter: what the one device sends, and what it holds from then on."""
     alone = torch.tensor([0])
     mine = fleet.fresh(alone) | {n: value[None] for n, value in under(own, "own/").items()}
     fleet.devices.put(alone, mine)

@@ -111,7 +111,7 @@ class Federation:
         return counterpart(self.server, state, self.keys)
 
     def letter(self, state: State, cohort: Tensor) -> Letter:
-        """What the server sends to some clients in a state."""
+        """The letter of the server to some clients in a state."""
         return self.server.send(state, cohort, self.keys)
 
     def sample(self, round: int) -> Tensor:
@@ -140,27 +140,27 @@ class Federation:
 
     @property
     def protocol(self) -> Protocol:
-        """What crosses the wire."""
+        """The protocol: what crosses the wire."""
         return self.fleet.protocol
 
     @property
     def defence(self) -> Defence:
-        """What acts on the way."""
+        """The defence, or the chain of defences."""
         return self.fleet.defence
 
     @property
     def plan(self) -> Plan:
-        """How much work, and in what portions."""
+        """The plan: how much work, and in what portions."""
         return self.fleet.plan
 
     @property
     def keys(self) -> Keys:
-        """What all randomness is drawn from."""
+        """The keys from which all randomness is drawn."""
         return self.fleet.keys
 
     @property
     def evaluation(self) -> Evaluation:
-        """How lists are judged."""
+        """The evaluation by which lists are judged."""
         return self.fleet.evaluation
 
     @property

@@ -207,7 +207,7 @@ def _default_name(stem: str) -> str:
 
 
 def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
-    """Where a dataset of this name goes; a name that means another dataset is refused at once."""
+    """The folder for a dataset of this name; a name that means another dataset is refused at once."""
     from veilrec.datasets.common import places
     from veilrec.recipe import catalogue
 

@@ -19,7 +19,7 @@ __all__ = ["ExperimentMaker", "Job", "many", "one"]
 
 @dataclass(frozen=True)
 class Job:
-    """How to run, whatever is run."""
+    """Options of a command that hold for one run as for many."""
 
     device: str = "cpu"
     resume: bool = False

@@ -97,7 +97,7 @@ class FGERAI(Keeping):
         if not self.features or log.features is None or math.isinf(self.epsilon) or not log.features.numel():
             return clients
         _check_names(log)
-        own = keys.fold("features").fold(id_hashes(log.user_ids))  # [users]: nobody's noise hangs on others
+        own = keys.fold("features").fold(id_hashes(log.user_ids))  # [users]: nobody's noise depends on others
         own = secrets(own.value) if self.secret else own
         told = perturbed(log.features, log.feature_names, self.epsilon, own, unit=self.numbers == "unit")
         return replace(clients, log=replace(log, features=told))

@@ -39,7 +39,7 @@ Trains = Container[str] | None  # the parts of the model that move; None for all
 
 
 class Roster(NamedTuple):
-    """Who there is to be asked, as far as a server has to know it.
+    """The clients of a fleet, as far as a server has to know them.
 
     Attributes:
         tags: ``[clients]`` a hash of each client's name, in the order of the whole log.
@@ -69,7 +69,7 @@ ONE_BY_ONE = Terms()  # each upload leaves, nobody looks, and everything moves
 
 @dataclass(kw_only=True)
 class Fleet(ABC):
-    """Whoever runs the devices, and holds what they keep.
+    """The side of the devices: it runs them, and holds what they keep.
 
     Attributes:
         clients: Their data, after `Defence.prepare`.
@@ -135,26 +135,26 @@ class Fleet(ABC):
 
     @cached_property
     def validates(self) -> bool:
-        """Whether anybody has a validation item."""
+        """Whether any user of the fleet has a validation item."""
         return bool((self.clients.validation >= 0).any())
 
     @cached_property
     def roster(self) -> Roster:
-        """Who there is to be asked."""
+        """The clients that can be asked."""
         return Roster(self.clients.tags, self.clients.number[self.able])
 
     @property
     def shape(self) -> Shape:
-        """What a server for this fleet is made from."""
+        """The model and the numbers from which a server for this fleet is made."""
         return Shape(self.model, int(self.clients.number.max()) + 1, self.plan.dtype)
 
     def schema(self, letter: Letter | None = None) -> Schema:
-        """What one device may upload in answer to a letter."""
+        """The schema of one device's upload in answer to a letter."""
         return self.protocol.schema(self.model, letter, self.plan.dtype)
 
     @cached_property
     def announced(self) -> Schema:
-        """What one user may post."""
+        """The schema of one user's post."""
         return self.defence.announce(self.model, self.plan.dtype)
 
     def candidates(self, judge: Evaluation | None = None) -> Tensor | None:

@@ -65,7 +65,7 @@ def weights_of(model: Recommender, parts: Collection[str] | None) -> set[str] | 
 
 
 def apart(model: Recommender, together: Collection[str]) -> int:
-    """How many values of a dense model each device has a copy of."""
+    """The number of a dense model's values of which each device has a copy."""
     names = [n for n in model.names(Scope.SHARED) if n not in together] if model.dense else []
     return sum(model.get_parameter(name).numel() for name in names)
 

@@ -1,4 +1,4 @@
-"""Helping: the steps of the networks that only a defence trains, beside those of the recommender."""
+"""Helper steps: those of the networks that only a defence trains, beside those of the recommender."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["help_along", "helper_stepper"]
 
 
 def helper_stepper(defence: Defence) -> Stepper:
-    """How a defence's helper parts are stepped."""
+    """The stepper of a defence's helper parts."""
     return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
 
 
@@ -28,7 +28,7 @@ def help_along(
 ) -> None:
     """The steps of the helper parts before one of the recommender, in the rounds in which they are trained.
 
-    What is `read` of helpers are views of `params`: each pass finds them as the one before has left them. The
+    What is `read` of helpers are views of `params`: each step finds them as the one before has left them. The
     first one draws from the device's keys as they are, the others from keys of their own.
     """
     helpers, number = task.defence.helpers, situation.sent.round
@@ -43,7 +43,7 @@ def help_along(
 def _step(
     task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
 ) -> None:
-    """One pass."""
+    """One step of the helpers, with moments."""
     names = task.helpers
     leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
     rest = {n: w for n, w in read.items() if n not in leaves}

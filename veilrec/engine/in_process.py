@@ -96,7 +96,7 @@ class InProcess(Fleet):
 
     @cached_property
     def devices(self) -> Store:
-        """What the devices hold."""
+        """The store of what the devices hold."""
         return self._begun()
 
     def begin(self, folder: Path | None = None) -> None:
@@ -244,11 +244,11 @@ class InProcess(Fleet):
     def task(
         self, model: Recommender | None = None, trains: Trains = None, together: Collection[str] = ()
     ) -> Task:
-        """What devices are asked to do, with a thread's own copy of the model."""
+        """A task for the devices, with a thread's own copy of the model."""
         return Task(model or self.model, self.protocol, self.defence, self.plan, trains, together)
 
     def fresh(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
-        """What devices hold before their first round: their own weights, or some, and optimiser state."""
+        """Weights and optimiser state that devices hold before their first round: all, or those named."""
         drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
         common = Keys.seed(self.seed, self.keys.value.device).fold("alike")
         first = begun(self.model, drawn, self.first_keys(cohort), common)
@@ -263,13 +263,13 @@ class InProcess(Fleet):
         return private_rows.whole(self.model, self.devices, cohort, names, self.first_keys(cohort))
 
     def everything(self, cohort: Tensor) -> Batch:
-        """What is known of some devices, with all items in the place of a local table."""
+        """A batch of some devices' users, with all items in the place of a local table."""
         rows = torch.arange(self.clients.log.n_items, device=cohort.device)
         return self.clients.batch(cohort, history=self.model.history, rows=rows, dtype=self.plan.dtype)
 
 
 def found(watches: Sequence[Watch]) -> Mapping[str, Params]:
-    """What watches have found so far, of those that can say it, by their tags."""
+    """Findings of the watches so far, by tag, of those that have one."""
     return {str(watch.tag): watch.state() for watch in watches if hasattr(watch, "tag")}  # type: ignore[attr-defined]
 
 

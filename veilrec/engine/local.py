@@ -32,7 +32,7 @@ __all__ = ["Situation", "Task", "train", "upload", "willing"]
 
 @dataclass(frozen=True)
 class Task:
-    """What devices are asked to do in a round."""
+    """A task: model, protocol, defence and plan of a round, for whoever trains."""
 
     model: Recommender
     protocol: Protocol
@@ -43,7 +43,7 @@ class Task:
 
     @cached_property
     def stepper(self) -> Stepper:
-        """How the recommender's weights step."""
+        """The stepper of the recommender's weights."""
         return self.plan.stepper
 
     @cached_property
@@ -81,7 +81,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a chunk of devices knows when a round begins, beside its own examples."""
+    """The knowledge of a chunk of devices when a round begins, beside its own examples."""
 
     sent: Letter
     keys: Keys  # [c] each client's own, for this round
@@ -95,7 +95,7 @@ class Situation:
         return Device(batch, sent, self.sent.posts, keys, number[0], number[1], share)
 
     def axes(self, device: Device) -> Device:
-        """Where the client axis is, for `vmap`."""
+        """The place of the client axis in each field, for `vmap`."""
         sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
         return Device(0, sent, None, 0, None, None, 0 if device.share.dim() else None)  # type: ignore[arg-type]
 
@@ -106,7 +106,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
     state = {**task.stepper.fresh({n: params[n] for n in moving if not task.held_still(n)})}
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
-    state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
+    state |= {name: value for name, value in own.items() if name not in params}  # also of what is not trained
     gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
     examples = torch.tensor(
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
@@ -121,7 +121,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     for epoch in range(epochs):
         for number, (batch, place) in enumerate(portion.steps(epoch, task.plan.batch, narrow=narrow)):
             active = len(batch.weight)
-            # By each device's own count: what it draws must not hang on how long others are at work.
+            # By each device's own count: what it draws must not depend on how long others are at work.
             keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
             share = batch.weight.sum(1) / (examples[:active] * epochs)
             device = situation.device(batch, keys, step, share if parted else ONE)
@@ -146,7 +146,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
 
 
 def upload(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Uploads:
-    """What the trained devices send: packed by the protocol, changed by the defence."""
+    """Make the uploads of trained devices: packed by the protocol, changed by the defence."""
     device = situation.device(portion.known, situation.keys.fold("upload"), 0)
     axes = situation.axes(device)
 
@@ -180,7 +180,7 @@ def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]
 
 
 def _posts(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Posts:
-    """What the willing users of a chunk post; of labels they see only those they share."""
+    """Make the posts of a chunk's consenting users; of labels they see only those they share."""
     known = portion.known
     shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
     device = situation.device(known._replace(attributes=shared), situation.keys.fold("publish"), 0)
@@ -229,7 +229,7 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
 
 
 def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: Task) -> None:
-    """Add a step's share to the gradients of what is held still; of a sum, this is the only step."""
+    """Add a step's share to the gradients of weights that are only measured; of a sum, it is the only one."""
     for name, slope in slopes.items():
         if name in task.together:
             gradient[name] += slope

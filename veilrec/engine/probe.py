@@ -40,7 +40,7 @@ def probe(
 
 
 def public(federation: Federation) -> Public:
-    """What everybody knows of a federation."""
+    """The public side of a federation: all that everybody knows of it."""
     plan, protocol, model = federation.plan, federation.protocol, federation.model
     plain = plan.optimiser == "sgd" and not protocol.sends_gradients
     return Public(
@@ -60,7 +60,7 @@ def public(federation: Federation) -> Public:
 def see(
     federation: Federation, state: State, grants: Collection[str] = (), kept: Transcript | None = None
 ) -> Seen:
-    """What an attacker has of a federation in a state: the probe, the rounds kept, and what is granted."""
+    """Give an attacker its view of a federation in a state: probe, rounds kept, and what is granted."""
     log = federation.clients.log
     granted = Granted(
         interactions=(log.user.cpu(), log.item.cpu()) if "interactions" in grants else None,

@@ -43,7 +43,7 @@ def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
 
 
 def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:
-    """Whether any round is left that the defence guards."""
+    """Refuse a plan that ends before the defence begins to guard."""
     last = plan.last(max(1, sum(n > 0 for n in clients.sizes)))
     if 0 < defence.guards_from >= last:
         what = f"of {last} rounds none is left that it guards after {defence.guards_from}"
@@ -51,7 +51,7 @@ def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:
 
 
 def _check_looks(defence: Defence, plan: Plan, judge: Evaluation) -> None:
-    """Whether what is waited for is ever looked at."""
+    """Refuse patience or a target where validation never measures what they wait for."""
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
     if lacking := [name for name in defence.watches if name not in measured]:
         raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
@@ -62,7 +62,7 @@ def _check_looks(defence: Defence, plan: Plan, judge: Evaluation) -> None:
 
 
 def _check_data(clients: Clients, plan: Plan) -> None:
-    """Whether there is anything to train on, and anything untouched beside it."""
+    """Refuse data without an event to train on, or without untouched items for negatives."""
     if not any(clients.sizes):
         raise BadInput("data", "no user has an event left to train on", "give users at least three events")
     counts = clients.log.counts
@@ -73,7 +73,7 @@ def _check_data(clients: Clients, plan: Plan) -> None:
 
 
 def _check_sums(protocol: Protocol, defence: Defence, plan: Plan) -> None:
-    """What may leave the devices' side as a sum, and what may act on work that is no local training."""
+    """Refuse sums of uploads that do not add up, and hooks on training where devices do not train."""
     if plan.forwards != "each" and not protocol.partial_is_sum:
         what = f"uploads of {type(protocol).__name__} are no numbers that add up"
         raise BadInput("plan.forwards", what, 'set it to "each"')

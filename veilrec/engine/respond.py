@@ -52,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a chunk of devices sends, and what it holds from now on."""
+    """The answer of a chunk of devices: what they send, and what they hold from now on."""
 
     uploads: Uploads
     kept: Params
@@ -71,7 +71,7 @@ class Failed(Exception):
 
 
 def drawn(task: local.Task, chunk: Chunk) -> Examples:
-    """What devices read in a round."""
+    """Draw the examples that devices read in a round."""
     held = chunk.kept.get(ROW)
     draw = Draw(chunk.clients, chunk.cohort, chunk.keys, task.plan, chunk.letter, held)
     return task.protocol.examples(task.model, draw)

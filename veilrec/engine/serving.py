@@ -1,8 +1,8 @@
 """Serving: the scores that users are shown in a state, everywhere alike.
 
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
-Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
-pass depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
+Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. It
+depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
 protocol makes queries, devices ask, and the server scores.
 """
 
@@ -50,7 +50,7 @@ def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
 
 
 def at_once(fleet: InProcess) -> int:
-    """How many clients' whole item tables are held at once; 0 where no client has a table of its own."""
+    """The number of clients whose whole item tables are held at once; 0 where none has a table."""
     model = fleet.model
     own = fleet.task().tables if model.personal else private_rows.names_of(model)
     each = sum(model.get_parameter(name).numel() for name in own)
@@ -105,7 +105,7 @@ def _asked(
     sent: Letter,
     cohort: Tensor,
 ) -> Message:
-    """What devices ask the server with; `weights` come with the place of their client axis."""
+    """Make the queries of some devices; `weights` come with the place of their client axis."""
     (params, where), (device, axes) = weights, _device(fleet, batch, sent, cohort)
 
     def ask(params: Params, device: Device) -> Message:
@@ -129,7 +129,7 @@ def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tup
 
 
 def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
-    """Some clients ``[c]`` to all their weights after one more local pass, client axis first."""
+    """Map some clients ``[c]`` to all their weights after training once more, client axis first."""
     apart = fleet.keys.fold("personal")
 
     def train(cohort: Tensor) -> Params:

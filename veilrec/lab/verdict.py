@@ -45,7 +45,7 @@ class Tried(NamedTuple):
 
 
 def main_score(truth: Tensor, scores: Tensor) -> float:
-    """What attackers are compared by: AUC of classes, rank correlation of values."""
+    """Score by which attackers are compared: AUC of classes, rank correlation of values."""
     if truth.is_floating_point():
         return float(measures.spearman(truth, scores[:, 0])[0])
     return float(measures.auc(truth, scores)[0])
@@ -166,7 +166,7 @@ def _real(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def _blind(real: Sequence[Tried]) -> bool:
-    """Whether nobody learns from the known users."""
+    """Whether no attacker of an audit learns from the known users."""
     return not any(one.attack.learns for one in real)
 
 
@@ -215,7 +215,7 @@ def _sentence(goal: Goal, worst: Tried, found: Mapping[str, Any], threat: Threat
 
 
 def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[dict[str, Any]]:
-    """How often the worst attacker is right within each group of users, by every attribute with classes."""
+    """Share of right guesses of the worst attacker in each group of users, by each attribute with classes."""
     found = []
     for by, label in people.labels.items():
         names = [*people.classes.get(by, ()), *map(str, range(int(label.max()) + 1))]

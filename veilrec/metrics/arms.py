@@ -32,7 +32,7 @@ class Arm(Group):
 
     @property
     def shape(self) -> int:
-        """Which of eight marks: another one for the same colour, when colours begin anew."""
+        """The number of its mark, of eight: another one when colours begin anew."""
         return (self.number + self.number // 8) % 8
 
     @property
@@ -75,7 +75,7 @@ class Family:
 
     @property
     def noisy(self) -> bool:
-        """Whether anything is under noise in any run: else there is no ε to show."""
+        """Whether any run declares noise: else there is no ε to show."""
         return any(arm.epsilon.coordinate for arm in self.arms)
 
     @cached_property
@@ -84,7 +84,7 @@ class Family:
         return list(dict.fromkeys(name for arm in self.arms for r in arm.results for name in r.privacy))
 
     def attributes(self, audit: str) -> list[str]:
-        """What that audit asked for, in any run."""
+        """Attributes that an audit asked for, in any run."""
         found = (r.privacy.get(audit, {}).get("attributes") or {} for arm in self.arms for r in arm.results)
         return list(dict.fromkeys(name for attributes in found for name in attributes))
 

@@ -17,7 +17,7 @@ NONE = "none"
 
 
 class Epsilon(NamedTuple):
-    """What is guaranteed, as text; the largest of the runs, with the δ but for which it holds.
+    """A guarantee as text: the largest ε of the runs, with the δ but for which it holds.
 
     Attributes:
         coordinate: Of each value under noise, from the least to the most: ``30 to 60``; "" without noise.
@@ -53,7 +53,7 @@ class Epsilon(NamedTuple):
 
 
 def epsilon_of(results: Iterable[Result]) -> Epsilon:
-    """What runs that differ by their seed alone guarantee together: no more than the worst of them."""
+    """The guarantee of runs that differ by their seed alone: no better than the worst of them."""
     ledgers = [result.ledger for result in results]
     noises = [one for ledger in ledgers for one in ledger.get("mechanisms") or () if one.get("counted", True)]
     uploaded, composed = ([one.get(name) or {} for one in ledgers] for name in ("per_upload", "composed"))
@@ -73,7 +73,7 @@ def epsilon_of(results: Iterable[Result]) -> Epsilon:
 
 
 def _coordinate(noises: Sequence[Mapping[str, Any]], delta: float) -> str:
-    """From the least to the most; of Gauss's noise at the δ of an upload, Laplace's needs none."""
+    """The range of ε a coordinate; of Gauss's noise at the δ of an upload, Laplace's needs none."""
     if not noises:
         return ""
     each = [number_in(one.get("epsilon_per_coordinate")) for one in noises]
@@ -91,6 +91,6 @@ def _delta(part: Mapping[str, Any]) -> float:
 
 
 def _least(value: Any) -> float:
-    """A number to rank by; what is none comes last."""
+    """A number to rank by; whatever is not a number comes last."""
     found = number_in(value)
     return -1.0 if math.isnan(found) else found

@@ -63,12 +63,12 @@ class Group:
 
     @property
     def defended(self) -> bool:
-        """Whether any defence acts."""
+        """Whether a defence acts in these runs."""
         return defended(self.first.settings)
 
     @property
     def collapsed(self) -> int:
-        """In how many runs the model is below the popularity floor: such a group is not ranked."""
+        """The number of runs below the popularity floor: a group with any is not ranked."""
         return sum(result.utility.collapsed for result in self.results)
 
     def useful(self, metric: str) -> dict[Any, Measure]:
@@ -77,7 +77,7 @@ class Group:
 
     @cached_property
     def epsilon(self) -> Epsilon:
-        """What the runs guarantee together."""
+        """The guarantee of all runs together."""
         return epsilon_of(self.results)
 
 
@@ -152,7 +152,7 @@ def flat(value: Any, lead: str = "", *, every: bool = False) -> dict[str, Any]:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each run its defence, after the model where models differ; and what sets namesakes apart."""
+    """Label each run by its defence, after the model where models differ; and what sets namesakes apart."""
     models = [str((one.get("model") or {}).get("name", "")) for one in settings]
     names = [" + ".join(defences(one)) or "none" for one in settings]
     names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]
@@ -189,5 +189,5 @@ def defences(settings: Mapping[str, Any]) -> list[str]:
 
 
 def defended(settings: Mapping[str, Any]) -> bool:
-    """Whether any defence acts."""
+    """Whether a defence acts in these runs."""
     return any(name.casefold() not in UNDEFENDED for name in defences(settings))

@@ -22,7 +22,7 @@ class Run(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What the worst attacker reaches on one attribute, turned round where it is surely below chance."""
+    """The worst attacker's score on one attribute, turned round where it is surely below chance."""
 
     measure: Measure
     score: str
@@ -58,7 +58,7 @@ def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def found_in(run: Run, audit: str, attribute: str) -> Leak | None:
-    """What the worst attacker of a run reached on an attribute; None where nobody tried."""
+    """Read the worst attacker's score on an attribute from a run; None where nobody tried."""
     entry = run.result.privacy.get(audit, {}).get("attributes", {}).get(attribute) or {}
     verdict = entry.get("verdict")
     if not verdict:
@@ -88,7 +88,7 @@ def leaks_by_seed(runs: Mapping[Any, Run], audit: str, attribute: str) -> dict[A
 
 
 def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
-    """The same over the seeds of a group; None where a run is missing it."""
+    """The leak of a group, over its seeds; None where a run is missing it."""
     found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
     if len(found) < len(runs):
         return None

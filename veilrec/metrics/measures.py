@@ -60,7 +60,7 @@ class Measure:
 
     @property
     def sure(self) -> bool:
-        """Whether there is an interval."""
+        """Whether the measure has an interval."""
         return not (math.isnan(self.low) or math.isnan(self.high))
 
     def plain(self) -> dict[str, float | None]:
@@ -75,18 +75,18 @@ class Measure:
         return "above" if self.low > chance else "below" if self.high < chance else "none"
 
     def upright(self, chance: float) -> Measure:
-        """The same, turned round where it is surely below chance: a full read-out upside down is one."""
+        """Turn a measure round where it is surely below chance: a full read-out upside down is one."""
         return self.mirrored(chance) if self.high < chance else self
 
     def mirrored(self, chance: float) -> Measure:
-        """The same, turned round."""
+        """Turn a measure round."""
         mirror = 2 * chance
         return Measure(
             mirror - self.value, mirror - self.high, mirror - self.low, mirror - self.replicates, self.p, True
         )
 
     def folded(self, chance: float) -> Measure:
-        """The same as distance from chance, added to chance: wrong more often than chance is leakage too."""
+        """Distance from chance, added to chance: wrong more often than chance is leakage too."""
         mirror = 2 * chance
         value = max(self.value, mirror - self.value)
         if self.low <= chance <= self.high:
@@ -111,7 +111,7 @@ def gathered(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
 
 
 def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:
-    """What a result says under one name: ``{"value", "low", "high"}`` or a bare number; None for null."""
+    """Read an entry of a result: ``{"value", "low", "high"}`` or a bare number; None for null."""
     found: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"value": entry}
     value, low, high = (number_in(found.get(name)) for name in ("value", "low", "high"))
     if math.isnan(value):
@@ -196,7 +196,7 @@ def combined_p(values: Sequence[float]) -> float | None:
 
 
 def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> Measure | None:
-    """How much larger the first is, over the seeds that both have; None without those, or replicates.
+    """Subtract the second from the first, over the seeds that both have; None without those, or replicates.
 
     A resample that happens to hold easy people is easy for both runs. In the difference of replicates of the
     same resample that luck cancels, as far as both runs judge the same people; two separate intervals count

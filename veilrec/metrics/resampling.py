@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap over users, seeds taken together, differences, and labels at random.
+"""Resampling: bootstrap over users, seeds taken together, differences, and labels dealt out at random.
 
 The weight of a user in resample b is a Poisson(1) count that depends on that user and on b, on nothing else.
 So replicate b of one run and replicate b of another were measured on the same resample of people.
@@ -47,12 +47,12 @@ class Measured(NamedTuple):
     replicates: Tensor
 
     def plain(self) -> dict[str, float]:
-        """What a result file keeps of it: value, low and high."""
+        """The entry of a result file: value, low and high."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def weights(tags: Tensor, resamples: int) -> Tensor:
-    """How often each resample counts each user, ``[resamples, n]`` uint8, for the users' ``tags [n]`` int64.
+    """Counts of each user in each resample, ``[resamples, n]`` uint8, for the users' ``tags [n]`` int64.
 
     The first rows stay the same when more are asked for. Bytes, because there are many: compute in float64.
     """
@@ -138,7 +138,7 @@ def combine(measured: Sequence[Measured]) -> Measured:
 
 
 def permutation_p(truth: Tensor, scores: Tensor, keys: Keys, permutations: int = 1000) -> float:
-    """How often labels dealt out at random are as far from chance: ``(1 + count) / (1 + permutations)``.
+    """Share of random deals of the labels as far from chance: ``(1 + count) / (1 + permutations)``.
 
     Two-sided, on |AUC - 0.5| of ``truth [n]`` and ``scores [n, classes]``; on |Spearman| where the truth is
     float and the scores are ``[n, 1]``. Scores stay, labels move among these users; ranks are made once.
@@ -177,7 +177,7 @@ def _of_values(truth: Tensor, scores: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def midranks(values: Tensor) -> Tensor:
-    """How many of ``values [n]`` are smaller, plus half of those that are the same (itself too), ``[n]``."""
+    """Mid-ranks of ``values [n]``: the number of smaller ones plus half of the equal ones (itself too)."""
     values = values.contiguous()
     ordered = values.sort().values
     ends = [torch.searchsorted(ordered, values, right=right) for right in (False, True)]

@@ -22,7 +22,7 @@ Entry = Mapping[str, Any]  # what a result says about one attribute
 
 
 class About(NamedTuple):
-    """What a sentence is about.
+    """The subject of a sentence: an attribute, its users and its attackers.
 
     Attributes:
         attribute: What was attacked.
@@ -122,7 +122,7 @@ def _majority(entry: Entry) -> str:
 
 
 def hidden(about: About, families: int, more: str = "") -> str:
-    """That nobody of so many families finds it; `more` is a sentence behind it."""
+    """Say that no attacker of so many families finds it; `more` is a sentence behind it."""
     several = f"No attacker of {families} families finds"
     who = several if families > 1 else "The only attacker does not find"
     called, chance = SPOKEN.get(about.scale, OTHERWISE)
@@ -133,7 +133,7 @@ def hidden(about: About, families: int, more: str = "") -> str:
 
 
 def wrong_way(about: About) -> str:
-    """That the attacker is surely below chance."""
+    """Say that the attacker is surely below chance."""
     called, _ = SPOKEN.get(about.scale, OTHERWISE)
     reached = _kept(number(about.measure.value, PLACES))
     return (
@@ -143,7 +143,7 @@ def wrong_way(about: About) -> str:
 
 
 def guessed(about: About, right: float, most: str, floor: float) -> str:
-    """For how many of 100 users the guess of a class is right; guessing `most` always is, for `floor`."""
+    """Say for how many of 100 users the guess of a class is right, and for how many always `most` is."""
     return (
         f"{about.who} guesses {about.attribute} right for {out_of_100(right)} of 100 users; "
         f"always guessing {most}: {out_of_100(floor)}."
@@ -151,7 +151,7 @@ def guessed(about: About, right: float, most: str, floor: float) -> str:
 
 
 def ranked(about: About, classes: Sequence[str], right: float, most: str, floor: float) -> str:
-    """How often two users are told apart, where guesses are right no more often than the largest class."""
+    """Say how often two users are told apart, where guesses are no better than the largest class."""
     pair = f"a {classes[0]} and a {classes[1]} user" if len(classes) == 2 else "one of a class and one not"
     return (
         f"{about.who.rstrip(',')}, given {pair}, says which is which {out_of_100(about.measure.value)} times "
@@ -161,7 +161,7 @@ def ranked(about: About, classes: Sequence[str], right: float, most: str, floor:
 
 
 def within(about: About, off: float, floor: float) -> str:
-    """How far a guess of a value is off on average, and without looking."""
+    """Say how far a guess of a value is off on average, and without looking."""
     return (
         f"{about.who} guesses {about.attribute} to within {off:.1f} on average; without looking: {floor:.1f}."
     )

@@ -42,7 +42,7 @@ class Statement:
 
 
 def statements_of(groups: Sequence[Scored], metric: str, audit: str) -> list[Statement]:
-    """What can be said: of a few groups about every pair, of many about each against the undefended one."""
+    """State what can be said: of a few groups about every pair, of many about each against the undefended."""
     if len(groups) <= TOGETHER:
         pairs = list(itertools.combinations(groups, 2))
     else:

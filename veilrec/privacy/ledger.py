@@ -97,12 +97,12 @@ class Ledger:
 
     @property
     def guarantee(self) -> bool:
-        """Whether every value that leaves is under noise whose worth is declared, also of those who post."""
+        """Whether declared noise covers every value that leaves, also those of users who post."""
         return not lacks(self)
 
     @property
     def reads(self) -> tuple[str, ...] | None:
-        """What it looks at of an upload: all, where rows are charged for."""
+        """The names it reads of an upload: all, where rows are charged for."""
         return None if self.charges else ()
 
     def __call__(self, exchange: Exchange) -> None:
@@ -118,11 +118,11 @@ class Ledger:
         self.largest = torch.maximum(self.largest, units.amax(0))
 
     def affords(self, federation: Federation, state: State | None = None) -> bool:
-        """Whether nobody who is sampled for the next round, or the first, would exceed the budget by it."""
+        """Whether everybody sampled for the next round, or the first, stays within the budget."""
         return not self.budget or all(spent.within(self.budget) for spent in self._after(federation, state))
 
     def spent(self) -> list[Spent]:
-        """What each client has spent."""
+        """The ε that each client has spent."""
         return spend(self.charges, self.units.tolist(), alike=self.alike)
 
     def summary(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Ledger:
 
     @property
     def alike(self) -> bool:
-        """Whether all uploads cost the same, so that what users have spent takes few different values."""
+        """Whether all uploads cost the same, so that what users have spent takes few values."""
         return not any(m.table is not None and m.rows == "touched" and m.by == "value" for m in self.counted)
 
     def _units(self, clients: int, rows: dict[str, Tensor]) -> Tensor:
@@ -167,7 +167,7 @@ class Ledger:
         return units
 
     def _after(self, federation: Federation, state: State | None = None) -> list[Spent]:
-        """What those sampled for the next round will have spent, going by the rows they will draw."""
+        """The ε that those sampled for the next round will have spent, by the rows they will draw."""
         cohort = federation.sample(state.round if state else 0).cpu()
         touched = torch.zeros(0) if self.alike else _touched(federation, state)
         rows = {
@@ -193,7 +193,7 @@ def check(federation: Federation) -> None:
 
 
 def _counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
-    """Of several noises on one weight the one whose upload costs least: the others do not undo its guarantee.
+    """Keep of several noises on a weight the one whose upload costs least: no other undoes its guarantee.
 
     Those after it work on its output, those before it on its input, and it clips whatever comes in.
     """
@@ -237,7 +237,7 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 
 
 def _posts(federation: Federation) -> Sequence[str]:
-    """What is posted as it is, where there is somebody who may."""
+    """The names that are posted without noise, where somebody may post."""
     defence, model = federation.defence, federation.model
     if not defence.acts("publish") or not bool(willing(defence, model, federation.clients.consents).any()):
         return ()

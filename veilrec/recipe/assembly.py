@@ -113,7 +113,7 @@ class Moved:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What the model itself takes: whether it reads features can be seen from that."""
+        """The signature of the model itself, from which it is seen whether it reads features."""
         return inspect.signature(self.model)
 
     def __call__(self, n_items: int, n_seats: int = 1, *, n_features: int = 0) -> Recommender:

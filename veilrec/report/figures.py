@@ -90,7 +90,7 @@ def words(text: Any, width: int = 0, lines: int = 2) -> str:
 
 
 def _escaped(text: str) -> str:
-    """No markup, and no formulas: plotly takes what stands between dollars for one."""
+    """Escape markup and dollars, between which plotly reads a formula."""
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
@@ -260,7 +260,7 @@ def _spread(labels: Sequence[Figure], middle: float) -> list[Figure]:
 def _span(
     series: Sequence[tuple[Arm, Sequence[Measure | None]]], floors: Mapping[str, float], base: float | None
 ) -> list[float]:
-    """From a little below the least to a little above the most of what is shown."""
+    """The span of an axis: from a little below the least to a little above the most of what is shown."""
     ends = [
         end
         for _, ones in series

@@ -85,7 +85,7 @@ def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, V
 
 
 def rows_apart(family: Family, audit: str) -> str:
-    """Why the rows of a table of verdicts cannot be held against each other; empty where they can."""
+    """The reason why rows of a table of verdicts cannot be compared; empty where they can."""
     for attribute in family.attributes(audit):
         found = [one for arm in family.arms if (one := verdict(arm, audit, attribute))]
         if what := next(filter(None, (not_alike(found[0], other) for other in found[1:])), ""):
@@ -164,7 +164,7 @@ def _leaks_less(a: Arm, b: Arm, audit: str, attribute: str) -> Versus:
 
 
 def _versus(found: Measure | None, better: str, worse: str) -> Versus:
-    """What may be said of a paired difference: nothing, unless its interval excludes zero."""
+    """Say what a paired difference shows: nothing, unless its interval excludes zero."""
     if found is None:
         return Versus("not compared", "no seed in common,", "or no replicates kept", "none")
     by = f"by {number(abs(found.value))}"

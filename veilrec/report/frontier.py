@@ -86,7 +86,7 @@ def verdict_of(family: Family, audit: str, attributes: Sequence[str]) -> list[Po
 
 
 def best(points: Sequence[Point]) -> list[Point]:
-    """Those that no other beats on both axes, least leaking first; collapsed ones are not asked."""
+    """Points that no other beats on both axes, least leaking first; collapsed ones are left out."""
     kept: list[Point] = []
     ranked = [point for point in points if not point.arm.collapsed]
     for point in sorted(ranked, key=lambda point: (point.leak.value, -point.useful.value)):
@@ -128,7 +128,7 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
 
 
 def _corners(points: Sequence[Point], spans: tuple[list[float], list[float]]) -> list[str]:
-    """Where the label of each point goes: room for the undefended first, then for those on the frontier."""
+    """Place the label of each point: the undefended first, then those on the frontier."""
     labels, kept = short_labels([point.arm for point in points]), {p.arm.number for p in best(points)}
     places = [(_along(p.leak.value, spans[0]), _along(p.useful.value, spans[1])) for p in points]
     ranks = [
@@ -141,13 +141,13 @@ def _corners(points: Sequence[Point], spans: tuple[list[float], list[float]]) ->
 
 
 def _alike(points: Sequence[Point]) -> bool:
-    """Whether all were attacked alike; where not, nothing beats anything."""
+    """Whether all points were attacked alike; where not, none beats another."""
     first = points[0].verdict
     return not any(not_alike(first, point.verdict) for point in points[1:])
 
 
 def _along(value: float, span: Sequence[float]) -> float:
-    """Where a value lies on an axis, from 0 to 1."""
+    """The place of a value on an axis, from 0 to 1."""
     return (value - span[0]) / (span[1] - span[0])
 
 

@@ -84,7 +84,7 @@ def by_part(family: Family) -> Chart:
 
 
 def by_group(family: Family) -> Chart:
-    """How often the guess is right within each group of users."""
+    """A chart of how often the guess is right within each group of users."""
     variants: list[Variant] = []
     for audit, attribute in _asked(family):
         found = {arm: groups(arm, audit, attribute) for arm in family.arms}
@@ -106,7 +106,7 @@ def by_group(family: Family) -> Chart:
 
 
 def touched(family: Family) -> Chart:
-    """Which items a user touched, from one upload."""
+    """A chart of how well one upload tells which items a user touched."""
     variants: list[Variant] = []
     for audit in family.audits:
         found = {arm: membership(arm, audit) for arm in family.arms}
@@ -187,7 +187,7 @@ def _heat(name: str, group: str, rows: Parts) -> Variant:
 
 
 def _depth(one: Measure) -> float:
-    """How strong the colour is: 0.5 for none."""
+    """The strength of a cell's colour: 0.5 where no leak is shown."""
     return 0.5 if one.leaning(0.5) == "none" and one.sure else round(one.folded(0.5).value, 4)
 
 

@@ -69,7 +69,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the defences of an arm guarantee.
+    """The guarantees of an arm's defences, as a report shows them.
 
     `kind` is ``sure``, ``weak`` (accounted for, with what limits it among the `flags`) or ``open``.
     """
@@ -95,7 +95,7 @@ def audits(family: Family) -> list[Audit]:
 
 
 def ledgers(family: Family) -> list[Ledger]:
-    """What each arm guarantees; over several seeds the largest sum."""
+    """The guarantees of each arm; over several seeds the largest sum."""
     return [_ledger(arm) for arm in family.arms]
 
 
@@ -207,7 +207,7 @@ def _ledger(arm: Arm) -> Ledger:
 
 
 def _limits(ledger: Mapping[str, Any], arm: Arm) -> list[str]:
-    """What keeps an accounted ε from protecting: its size, and what goes up beside the values."""
+    """List what keeps an accounted ε from protecting: its size, and what goes up beside the values."""
     notes = " ".join(str(note) for note in ledger.get("notes") or ())
     touched = any(one.get("rows") == "touched" for one in ledger.get("mechanisms") or ())
     posts = any(((r.traffic.get("by_kind") or {}).get("up") or {}).get("posts") for r in arm.results)
@@ -220,7 +220,7 @@ def _limits(ledger: Mapping[str, Any], arm: Arm) -> list[str]:
 
 
 def _statement(ledger: Mapping[str, Any]) -> str:
-    """What the ledger says in one sentence; nothing where that is what the heading says already."""
+    """The ledger's sentence; nothing where the heading says the same already."""
     told = str(ledger.get("statement") or "")
     return "" if told.lower().strip(". ") == NOTHING else told[:1].upper() + told[1:]
 

@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """What guessing gives on this scale."""
+        """The score of guessing on this scale."""
         return MEASURES[self.scale].chance or 0.0
 
     @property
@@ -105,7 +105,7 @@ class Verdict:
 
     @property
     def grants(self) -> list[str]:
-        """What the attacker was given beyond what it saw, in any seed."""
+        """Everything granted to the attacker beyond what it saw, in any seed."""
         return self.terms.grants
 
     @property
@@ -126,7 +126,7 @@ class Attacker(NamedTuple):
 
 
 def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
-    """What the runs of an arm say about an attribute; None where they say nothing."""
+    """The verdict of an arm's runs on an attribute; None where they have none."""
     entries = {seed: entry for seed, entry in _entries(arm, audit, attribute).items() if entry.get("verdict")}
     given = {seed: entry["verdict"] for seed, entry in entries.items()}
     scale = next((name for name in SCALES if any(one.get(name) for one in given.values())), None)
@@ -165,9 +165,9 @@ def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
 
 
 def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
-    """How much less the first leaks than the second, by pairs of runs; below 0 where it leaks more.
+    """Leakage of the second minus that of the first, by pairs of runs; below 0 where the first leaks more.
 
-    Leaks below chance are turned round, so that being wrong on purpose is no defence.
+    Leaks below chance are turned round, so that being wrong on purpose does not pass for a defence.
     """
     return difference(
         *(
@@ -178,7 +178,7 @@ def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
 
 
 def not_alike(first: Verdict, second: Verdict) -> str:
-    """What keeps two verdicts from being compared, by the rule of `veilrec compare`; empty where nothing."""
+    """Name what keeps two verdicts from being compared, by the rule of `veilrec compare`; or nothing."""
     one, other = first.arm.seeds, second.arm.seeds
     pairs = [(one[seed], other[seed]) for seed in one if seed in other] or [
         (first.arm.first, second.arm.first)

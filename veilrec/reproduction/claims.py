@@ -80,7 +80,7 @@ def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]
 
 
 def _methods(claim: Claim) -> list[str]:
-    """Whose runs a claim needs; a guess and popularity are read off those of the first side."""
+    """The methods whose runs a claim needs; a guess and popularity are read off those of the first side."""
     return list(dict.fromkeys([claim.who, *([] if claim.than in (FLOOR, POPULARITY) else [claim.than])]))
 
 
@@ -97,7 +97,7 @@ def _second(claim: Claim, what: Quantity, runs: Runs, folder: Path) -> Side:
 
 
 def _absent(paper: Paper, claim: Claim, runs: Runs, first: Side, second: Side) -> str:
-    """Why nothing can be said: no runs, runs that did not measure it, or no seed of both."""
+    """The reason why nothing can be said: no runs, runs that did not measure it, or no seed of both."""
     for who in _methods(claim):
         if not runs[who]:
             return f"there are no runs of {paper.methods[who].label}"
@@ -137,7 +137,7 @@ def _said(paper: Paper, claim: Claim, what: Quantity, against: Quantity) -> str:
 
 
 def _place(paper: Paper, what: Quantity, *, apart: bool, two: bool) -> str:
-    """Where one side is measured: which part alone, and by whom and in which audit where the sides differ."""
+    """Say where a side is measured: on which part, and by whom and in which audit where sides differ."""
     place = f" in its {paper.parts[what.part].label}" if what.part else ""
     place += f" to {paper.attackers[what.attacker].label}" if two and what.attacker else ""
     return f"{place} at {paper.audits[what.audit].label}" if apart else place
@@ -154,7 +154,7 @@ def _numbers(first: list[float], second: list[float], found: Measure) -> str:
 
 
 def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str, int]:
-    """How many runs of each side are below popularity; none are told where popularity is the other side."""
+    """Count runs of each side below popularity; none are counted where popularity is the other side."""
     if claim.than == POPULARITY:
         return {}
     low = {who: sum(mine[seed].utility.collapsed for seed in seeds) for who, mine in runs.items()}
@@ -162,7 +162,7 @@ def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str
 
 
 def _doubts(claim: Claim, low: dict[str, int], seeds: int, mute: bool) -> Iterator[str]:
-    """What a reader must know: one seed, an attacker or a model that learned nothing."""
+    """Doubts that a reader must know of: one seed, an attacker or a model that learned nothing."""
     if seeds == 1:
         yield "; one seed: another training may differ"
     if low:

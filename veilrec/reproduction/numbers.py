@@ -27,7 +27,7 @@ WORST = "worst"
 
 
 class Quantity(NamedTuple):
-    """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
+    """A quantity measured of a run: usefulness, an attacker's score, or that of an attack on one part.
 
     Attributes:
         score: A metric of usefulness such as ``hr@20``, a score of the attack such as ``macro_f1``, or a part

@@ -43,12 +43,12 @@ def heading(paper: Paper, page: Page) -> str:
 
 
 def anchor(title: str) -> str:
-    """Where a link finds a heading: lower case, hyphens for spaces, no other signs."""
+    """The anchor of a heading: lower case, hyphens for spaces, no other signs."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def overview(paper: Paper, told: Sequence[Told]) -> list[str]:
-    """How many claims hold, by dataset and table, and each of those that hold or do not; else nothing."""
+    """Count the claims that hold, by dataset and table, and list those that are decided; else nothing."""
     claimed = [one for one in told if one.claims]
     if not claimed:
         return []

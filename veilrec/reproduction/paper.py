@@ -67,7 +67,7 @@ class Paper(Contents):
         return {name: table for name, table in self.tables.items() if name in names or ALL in names}
 
     def changes(self, method: str, dataset: str) -> list[str]:
-        """What a method on a dataset changes in its recipe, as ``--set`` takes it; the last one holds."""
+        """Changes of a method on a dataset to its recipe, as ``--set`` takes them; the last one holds."""
         one = self.methods[method]
         recipe = self.recipes[one.recipe]
         mine = [self.datasets[dataset].set, recipe.set, recipe.on.get(dataset, ())]

@@ -63,7 +63,7 @@ def _machine(run: Result) -> tuple[object, ...]:
 
 
 def cells(found: Mapping[str, Cost]) -> list[str]:
-    """The same as a table shows it."""
+    """Cells of costs, as a table shows them."""
     shown = []
     for name, (_, _, form) in KINDS.items():
         one = found[name]

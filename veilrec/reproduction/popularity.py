@@ -64,7 +64,7 @@ def _kept(folder: Path, result: Result, metric: str) -> Measure | None:
 
 
 def _mark(result: Result) -> dict[str, object]:
-    """What must be the same for the floor to be the same."""
+    """Settings of a run that decide its floor: runs with the same have the same floor."""
     return {
         "data": result.data_fingerprint,
         "protocol": result.utility.protocol,

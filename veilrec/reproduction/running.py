@@ -1,6 +1,6 @@
 """Running: cells one after another in this process, or several at once in processes of their own.
 
-A cell that fails takes no other down: what it said is kept and told at the end.
+A cell that fails takes no other down: what it said is kept and shown at the end.
 """
 
 from __future__ import annotations

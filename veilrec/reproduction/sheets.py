@@ -109,7 +109,7 @@ def _audit(paper: Paper, columns: list[Quantity]) -> str:
 
 
 def _heads(paper: Paper, columns: list[Quantity]) -> list[str]:
-    """Who attacks, or which part is attacked; and in which audit, where they differ in it."""
+    """Heads of columns: who attacks, or which part is attacked, and in which audit where they differ."""
     shared = _audit(paper, columns)
     found = []
     for what in columns:
@@ -137,7 +137,7 @@ def _attack(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
 
 
 def _guesses(page: Page, columns: list[Quantity], printed: set[Quantity]) -> list[list[str]]:
-    """What guessing without looking reaches: one row for each kind of guess, unless nobody can guess it."""
+    """Rows of guesses without looking: one for each kind of guess, unless nobody can guess it."""
     rows = []
     for guess, told in GUESSES.items() if columns[0].score not in COMPONENTS else ():
         cells = [f"guess: {told}"]
@@ -197,7 +197,7 @@ def _costs(page: Page) -> Sheet:
 
 
 def cost_of(page: Page, row: Row) -> dict[str, Cost]:
-    """What a round of a method costs, against the method of the same table that it names."""
+    """The cost of a method's round, against the method of the same table that it names."""
     base = page.row(row.against)
     return costs(row.runs, base.runs if base else {})
 

@@ -70,7 +70,7 @@ class Row:
 
     @property
     def collapsed(self) -> int:
-        """How many of its runs are below the popularity floor."""
+        """The number of the row's runs that are below the popularity floor."""
         return sum(result.utility.collapsed for result in self.runs.values())
 
 
@@ -194,7 +194,7 @@ def _above(runs: dict[int, Result], metric: str, folder: Path) -> Measure | None
 
 
 def reported(paper: Paper, name: str, dataset: str, method: str, what: Quantity) -> float | None:
-    """What the paper prints for a number, or None; an empty field of ``reported.csv`` fits everything.
+    """The number that the paper prints, or None; an empty field of ``reported.csv`` fits everything.
 
     Raises:
         BadInput: Where rows with different values fit.

@@ -56,7 +56,7 @@ def seeds_told(seeds: Sequence[int]) -> str:
 
 
 def below(low: Mapping[str, int], total: int) -> str:
-    """How many of the runs of each method are below popularity: ``1 of the 3 runs of A is …``."""
+    """Say how many runs of each method are below popularity: ``1 of the 3 runs of A is …``."""
     told = [
         f"{count} of the {total} runs of {who}" if total > 1 else f"the run of {who}"
         for who, count in low.items()

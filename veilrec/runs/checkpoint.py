@@ -43,7 +43,7 @@ class Damaged(UserWarning):
 
 
 class Saved(NamedTuple):
-    """What a checkpoint says."""
+    """A checkpoint's description: its round, and the files that belong to it."""
 
     round: int
     notes: dict[str, Any]  # selection, length of the journals, …
@@ -64,7 +64,7 @@ class Checkpoints:
 
     @property
     def devices(self) -> Path:
-        """Where the devices' files of the state at hand lie: beside their links."""
+        """The folder with the devices' files of the state at hand, beside their links."""
         return self.folder.with_name(DEVICES)
 
     def select(self, state: State, devices: Store, extra: Mapping[str, Params]) -> None:
@@ -187,7 +187,7 @@ class Checkpoints:
 
 
 class _Wrong(Exception):
-    """What is wrong with a checkpoint."""
+    """A fault found in a checkpoint."""
 
 
 def flat(state: State, devices: Store, extra: Mapping[str, Params]) -> dict[str, Tensor | Blocks]:
@@ -237,7 +237,7 @@ def _differing(state: Path, folder: Path) -> str:
 
 
 def _folder_name(state: str) -> str:
-    """Where the devices' files of a state are, if they have any."""
+    """The name of the folder with the devices' files of a state, if they have any."""
     return state.removesuffix(".safetensors")
 
 

@@ -122,7 +122,7 @@ def _state_of(folder: Path, round: int, store: Store) -> State:
 
 
 def _columns_of(path: Path, columns: Collection[str], first: int) -> Params:
-    """What the devices from `first` on hold, so many as are read at once."""
+    """Read what the devices from `first` on hold, so many as are read at once."""
     own = Reader(path)  # opened anew: what was read counts as memory
     rows = [name for name in columns if name.startswith(KEPT) and name != COUNT]
     values = {n: own.get(n, first, first + ROWS) for n in columns if n not in {*rows, COUNT}}

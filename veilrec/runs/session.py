@@ -42,7 +42,7 @@ class Session:
         federation, data, record: What is run, on what, and how much of it is written down.
         place: The directory.
         keeps: Whether it stays when the run is over.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         examiner: Attacks what the server sees of the selected state.
         erasers: What is applied to the selected state, in order.
     """
@@ -128,7 +128,7 @@ class Session:
         return state
 
     def _discloses(self) -> list[dict[str, Any]]:
-        """What the messages of one device tell the server, by name."""
+        """List what the messages of one device tell the server, by name."""
         fed = self.federation
         found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype, fed.plan.forwards)
         return [one.told() for one in found]

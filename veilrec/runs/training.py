@@ -40,7 +40,7 @@ class Training:
         federation: What is trained.
         checkpoints, recorder, metrics, timing: What is written.
         stop: Tells when somebody wants it to end.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         seconds: Between two checkpoints; 0 for one after each round, None for none.
         rows: The metrics so far.
         along: Attacks what is looked at, if anybody does.
@@ -135,7 +135,7 @@ class Training:
 
     @property
     def reason(self) -> str:
-        """What ended training."""
+        """The reason why training ended."""
         if self.selection.exhausted:
             return "patience"
         if len(self.rows) >= self.federation.last:
@@ -164,7 +164,7 @@ class Training:
             self._checkpoint(state)
 
     def _due(self) -> bool:
-        """Whether it is time for a checkpoint: a round too long for the grace of a signal is one, too."""
+        """Whether a checkpoint is due: also after a round too long for the grace of a signal."""
         if not self.seconds:
             return self.seconds is not None
         cost, clock = CHEAP * self.clock.cost, self.clock
@@ -187,7 +187,7 @@ class Training:
         return {"traffic": self.traffic.state(), "ledger": self.ledger.state()}
 
     def _fault(self, saved: Saved) -> str:
-        """What is wrong with a checkpoint beside its own files."""
+        """The fault of a checkpoint beside its own files, or an empty text."""
         for journal in (self.metrics, self.timing):
             if not journal.matches(_mark(saved, journal)):
                 return f"{journal.path.name} does not match its checksum"

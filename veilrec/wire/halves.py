@@ -85,7 +85,7 @@ def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
 
 
 def _seen(rest: Params) -> dict[str, Params]:
-    """What watches have found, by their tags."""
+    """Findings of watches, by their tags."""
     tags = {name.split("/")[1] for name in rest if name.startswith(SEEN)}
     return {tag: under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
 

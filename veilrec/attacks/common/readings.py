@@ -118,7 +118,7 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     """Each user's change of the weights, part after part, each folded to at most `columns`.
 
     The gradient where gradients are sent; ΔΘ = (Θ − Θ_u)/μ under plain SGD with one rate μ (APM, §3.3), ΔΘ
-    otherwise. An EXPOSED part is no change but the device's own weights: it is taken as it is.
+    otherwise. An EXPOSED part is not a change but the device's own weights: it is taken as it is.
     """
     public = alone(seen, "updates")
     for part in parts:

@@ -45,7 +45,7 @@ def print_audit(name: str, audit: Mapping[str, Any]) -> None:
 
 
 def _known(threat: Mapping[str, Any]) -> str:
-    """Whose labels the attacker has; how many that is stands beside each attribute."""
+    """Name the users whose labels the attacker has; how many they are stands beside each attribute."""
     consenting = threat.get("known") == "consenting"
     times = f"{threat['repeats']} times" if threat.get("repeats", 1) > 1 else ""
     if consenting:
@@ -117,7 +117,7 @@ def _p(value: float | None) -> str:
 
 
 def _print_notes(entry: Mapping[str, Any]) -> None:
-    """What was lost on the way, once for all attackers that read the same."""
+    """Print what was lost on the way, once for all attackers that read the same."""
     losses = [(one.get("notes") or {}).get("loss") for one in entry["attackers"]]
     for loss in dict.fromkeys(loss for loss in losses if loss):
         console().print(f"Reading: {printable(loss)}.", style="dim")

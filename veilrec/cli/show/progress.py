@@ -107,7 +107,7 @@ def _measured(row: Mapping[str, float] | None, select: str) -> str:
 
 @contextmanager
 def showing(select: str, title: str = "", *, quiet: bool = False) -> Iterator[Silence]:
-    """What tells people how far it is, for as long as it goes on."""
+    """Show people how far a command is, for as long as it goes on."""
     screen = console(stderr=True)
     if quiet:
         yield Silence()

@@ -110,7 +110,7 @@ def _cells_table(results: Sequence[Run], select: str) -> Table:
 
 
 def _choice(value: Any) -> str:
-    """What a cell of a sweep chose: a value, or a list of tables as in ``apm, low 3 + once``."""
+    """The choice of a cell in a sweep: a value, or a list of tables as in ``apm, low 3 + once``."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         return str(value)
     told = [[str(v) if k == "name" else f"{k} {v}" for k, v in entry.items()] for entry in value]

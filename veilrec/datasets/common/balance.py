@@ -88,7 +88,7 @@ def _among(log: Interactions, stay: Tensor) -> tuple[Interactions, int]:
 
 
 def _renumbered(mask: Tensor) -> Tensor:
-    """For each place of a mask how many are true before it: the new number of what stays."""
+    """Count the true places before each place of a mask: the new number of what stays."""
     return mask.long().cumsum(0) - mask.long()
 
 

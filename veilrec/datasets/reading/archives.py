@@ -151,7 +151,7 @@ def _size_of_file(path: Path) -> int:
 
 
 def _unpacked(path: Path, size: int) -> bytes:
-    """What a gzip file holds, given up as soon as it grows beyond all likelihood."""
+    """Unpack a gzip file, given up as soon as it grows beyond all likelihood."""
     most = min(LIMIT, max(size * RATIO, FREE))
     blocks, total = [], 0
     try:
@@ -169,7 +169,7 @@ def _unpacked(path: Path, size: int) -> bytes:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """What the system said, in words."""
+    """The system's own reason for an error, in words."""
     return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
 
 

@@ -138,7 +138,7 @@ def _refuse_repeats(log: Log, user: Tensor, item: Tensor, n_items: int) -> None:
 
 
 def _refuse_strangers(log: Log, people: People | None) -> None:
-    """With lines: a person without events, a user about whom nothing is said."""
+    """Refuse, with lines, people without events and users about whom nothing is said."""
     if people is None:
         return
     users, persons = log.table.tokens[log.user], people.table.tokens[people.user]
@@ -152,7 +152,7 @@ def _refuse_strangers(log: Log, people: People | None) -> None:
 
 
 def _joined(people: People | None, user_ids: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """What is said about the users of a log, as `Interactions` holds it, and what did not match."""
+    """Join what is said about users to a log, as `Interactions` holds it; also what did not match."""
     if people is None:
         return {}, []
     person = {name: number for number, name in enumerate(people.ids)}

@@ -1,4 +1,4 @@
-"""Which column is which: the user, the item, the rating, the time; by name, by place, or as told."""
+"""Roles of columns: the user, the item, the rating, the time; by name, by place, or as told."""
 
 from __future__ import annotations
 

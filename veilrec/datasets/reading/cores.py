@@ -22,7 +22,7 @@ def core(user: NDArray[np.int32], item: NDArray[np.int32], of_user: int, of_item
     """``[events]`` True for what stays where users with too few items and items with too few users go.
 
     A pair that occurs again counts once. One that goes may leave others with too few, so that it is done
-    until nothing changes: what stays does not hang on who goes first.
+    until nothing changes: what stays does not depend on who goes first.
     """
     pair = user.astype(np.int64) * (int(item.max(initial=0)) + 1) + item
     first = np.zeros(len(pair), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""How a text is laid out in columns: its separator, its header, its quotes; guessed, or as told."""
+"""The layout of a text in columns: its separator, its header, its quotes; guessed, or as told."""
 
 from __future__ import annotations
 

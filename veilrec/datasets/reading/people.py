@@ -1,4 +1,4 @@
-"""What is said about users: attributes with classes, and amounts, from the columns of a table."""
+"""People: attributes with classes, and amounts, from the columns of a table of users."""
 
 from __future__ import annotations
 

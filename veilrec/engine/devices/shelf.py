@@ -37,7 +37,7 @@ NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class Field(NamedTuple):
-    """What a device keeps under one name, and where it begins in the device's file.
+    """A field: one name that a device keeps, and where it begins in the device's file.
 
     Of what is kept row by row, the shape is that of one row, and `at` is where rows would begin, behind all
     else, if there were one.
@@ -50,7 +50,7 @@ class Field(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of one device, or of one row."""
+        """The bytes of one device's values, or of one row's."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 

@@ -84,7 +84,7 @@ class Store:
         return len(self.slot) * sum(field.bytes * (rows if field.by_row else 1) for field in fields)
 
     def get(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
-        """What the given devices hold, all or the weights that are named: ``[c, …]``, copies."""
+        """Read what the given devices hold, all or the weights named: ``[c, …]``, copies."""
         slot = self.slot[cohort]
         has = slot >= 0
         if len(cohort) and bool(has.all()):
@@ -186,7 +186,7 @@ class Store:
         return {"slot": self.slot, **{f"value/{name}": value for name, value in self.columns().items()}}
 
     def snapshot(self, folder: Path) -> None:
-        """What `state` leaves out: the files of the devices, linked into a folder."""
+        """Link the files of the devices, which `state` leaves out, into a folder."""
         if self.shelf is not None:
             self.shelf.snapshot(folder, self.clients().tolist())
 
