@@ -11,11 +11,11 @@ from torch import Tensor
 from tests.hooks import LR, Attached, Forget, Idle, Open, Push, Scramble, StopAfter, fed_of, goals
 from tests.worlds import checkerboard, federation, held, largest, phones, run, silos, uploads_of
 from veilrec.base.params import Params, Scope
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire.codec import Schema, Spec, one
+from veilrec.wire.codec import Spec, one
 
 
 def test_prepare_changes_what_devices_hold() -> None:
@@ -116,11 +116,11 @@ def test_nobody_posts_without_consent() -> None:
 def test_without_attributes_there_is_nothing_to_consent_to() -> None:
     @dataclass(frozen=True)
     class Loud(Defence):
-        def publish(self, model: Recommender, device: Device) -> Params:
-            return {"vector": model.represent(device.batch)}
+        def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+            def make(model: Recommender, device: Device) -> Params:
+                return {"vector": model.represent(device.batch)}
 
-        def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-            return {"vector": Spec((model.dim,), dtype)}
+            return Posting(tuple(model.classes or ()), {"vector": Spec((model.dim,), dtype)}, make)
 
     clients = phones(replace(checkerboard(), attributes={}), 1.0)
     assert len(run(fed_of(Loud(), clients)).posts.owner) == 0

@@ -44,7 +44,7 @@ def test_all_hooks_are_reached_as_often_as_they_should_be() -> None:
     assert defence.calls == {
         "prepare": 1,
         "attach": 1,
-        "publish": 2 * chunks,
+        "posts": 2 * chunks,
         "helper_loss": 2 * chunks * 3 * steps,
         "penalty": 2 * chunks * 3 * steps,
         "after_epoch": 2 * chunks * 3,

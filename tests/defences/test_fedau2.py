@@ -21,7 +21,7 @@ from veilrec.defences.common.adversary import Adversary
 from veilrec.defences.fedau2 import FedAU2
 from veilrec.engine.probe import see, user_vectors
 from veilrec.errors import BadInput
-from veilrec.model import Device, Recommender, told
+from veilrec.model import Device, Recommender, with_classes
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedvae import FedVAE
 from veilrec.protocols.fedavg import FedAvg
@@ -33,7 +33,7 @@ DIM = 3
 
 def scene_of(defence: FedAU2, seed: int = 0) -> Scene:
     clients = phones(ragged((9, 6, 5, 4), 24))
-    return Scene.of(defence.attach(told(FedMF(24, dim=DIM), clients)), clients, seed=seed)
+    return Scene.of(defence.attach(with_classes(FedMF(24, dim=DIM), clients)), clients, seed=seed)
 
 
 def apply(defence: FedAU2, model: Recommender, device: Device) -> Tensor:
