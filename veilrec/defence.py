@@ -59,9 +59,8 @@ class Posting:
     """What consenting users post openly in each round, for everybody to read.
 
     Attributes:
-        asks: The attributes that posts may reveal: those users post who share every one of them. Vectors are
-            posted beside labels, and may reveal whatever the defence has trained them to reveal; so one
-            attribute that is kept is enough to post nothing, and where nothing is asked for nobody posts.
+        asks: The attributes that posts may reveal: users post who share every one of them, since a vector
+            may reveal whatever it was trained to. Where nothing is asked for, nobody posts.
         schema: What one user may post; whatever is beyond that is refused.
         make: From a device's model, and the device with the labels that its users share, to ``[seats, …]``.
     """
@@ -85,10 +84,9 @@ class Defence:
 
     Attributes:
         helpers: How its `helper` parts are trained.
-        leads: Those of its `penalty`, `helper_loss`, `on_upload` and `after_epoch` that are written for a
-            cohort as well: weights, `Device.batch`, `Device.sent` and `Device.keys` then have the client axis
-            in front, and losses are ``[clients]``. All others are mapped over devices. Declare one where
-            batched products are faster; a contract test holds it equal to its form for one device.
+        leads: The hooks (losses, `after_epoch`, `on_upload`) that are written for a cohort as well: weights,
+            `Device.batch`, `Device.sent` and `Device.keys` then have the client axis in front, and losses are
+            ``[clients]``. All others are mapped over devices; a contract test holds the two equal.
         penalty_is: Whether the penalty is added in each ``step``, or once in a ``round``, in its first step.
             Where gradients are sent, that of a round leaves whole, however many steps there are.
         watches: Metrics of validation that `stop` reads.
@@ -161,9 +159,10 @@ class Defence:
         """The single defences that it is made of, in order; itself, unless it is a chain."""
         return (self,)
 
-    def keyed(self, device: Device) -> Iterator[tuple[Defence, Device]]:
-        """Each link, with keys of its own where there are several."""
-        yield self, device
+    def acting(self, hook: str, device: Device) -> Iterator[tuple[Defence, Device]]:
+        """Each link that acts at a hook, with the device as it sees it."""
+        if self.acts(hook):
+            yield self, device
 
 
 @dataclass(frozen=True)
@@ -184,10 +183,10 @@ class Chain(Defence):
     def links(self) -> tuple[Defence, ...]:
         return tuple(link for defence in self.of for link in defence.links)
 
-    def keyed(self, device: Device) -> Iterator[tuple[Defence, Device]]:
-        """Each link with keys of its own: two of a kind must not draw the same numbers."""
+    def acting(self, hook: str, device: Device) -> Iterator[tuple[Defence, Device]]:
+        """Each with keys of its own: two of a kind must not draw the same numbers."""
         for place, defence in enumerate(self.of):
-            yield from defence.keyed(device._replace(keys=device.keys.fold(place)))
+            yield from defence.acting(hook, device._replace(keys=device.keys.fold(place)))
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
@@ -209,33 +208,33 @@ class Chain(Defence):
 
     def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting | None:
         """All that its links post, of users who share whatever any of them asks for."""
-        every = [link.posts(model, dtype) for link in self.links]
-        some = [posting for posting in every if posting is not None]
+        some = [posting for link in self.links if (posting := link.posts(model, dtype)) is not None]
         if not some:
             return None
 
         def make(model: Recommender, device: Device) -> Params:
-            each = zip(every, self.keyed(device), strict=True)
-            made = [posting.make(model, own) for posting, (_, own) in each if posting is not None]
-            return {name: value for values in made for name, value in values.items()}
+            each = [(link.posts(model, dtype), own) for link, own in self.acting("posts", device)]
+            return {n: v for posting, own in each if posting for n, v in posting.make(model, own).items()}
 
         asks = tuple(dict.fromkeys(name for posting in some for name in posting.asks))
         return Posting(asks, {n: spec for posting in some for n, spec in posting.schema.items()}, make)
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
-        return sum((link.helper_loss(model, own) for link, own in self.keyed(device)), torch.zeros(()))
+        each = self.acting("helper_loss", device)
+        return sum((link.helper_loss(model, own) for link, own in each), torch.zeros(()))
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
-        return sum((link.penalty(model, own) for link, own in self.keyed(device)), torch.zeros(()))
+        each = self.acting("penalty", device)
+        return sum((link.penalty(model, own) for link, own in each), torch.zeros(()))
 
     def after_epoch(self, params: Params, device: Device) -> Params:
-        for link, own in self.keyed(device):
-            params = link.after_epoch(params, own) if link.acts("after_epoch") else params
+        for link, own in self.acting("after_epoch", device):
+            params = link.after_epoch(params, own)
         return params
 
     def on_upload(self, upload: Message, device: Device) -> Message:
-        for link, own in self.keyed(device):
-            upload = link.on_upload(upload, own) if link.acts("on_upload") else upload
+        for link, own in self.acting("on_upload", device):
+            upload = link.on_upload(upload, own)
         return upload
 
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
@@ -264,13 +263,12 @@ def loss_of(
 
 def changed(defence: Defence, hook: str, values: Values, devices: Device, axes: Device) -> Values:
     """A cohort's uploads, or weights, after all links have changed them at a hook."""
-    for link, own in defence.keyed(devices):
-        if link.acts(hook):
-            change = getattr(link, hook)
-            leads = hook in link.leads
-            values = (
-                change(values, _leading(own, axes)) if leads else vmap(change, in_dims=(0, axes))(values, own)
-            )
+    for link, own in defence.acting(hook, devices):
+        change = getattr(link, hook)
+        if hook in link.leads:
+            values = change(values, _leading(own, axes))
+        else:
+            values = vmap(change, in_dims=(0, axes))(values, own)
     return values
 
 

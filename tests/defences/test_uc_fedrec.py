@@ -228,7 +228,7 @@ def test_an_empty_seat_of_a_silo_is_nobody() -> None:
     cohort = torch.arange(len(world))
     batch = world.batch(cohort, history=0, rows=torch.arange(24).expand(len(world), -1), dtype=torch.float32)
     device = Device(batch, {}, {}, Keys.seed(0).fold(cohort), torch.tensor(0), torch.tensor(0))
-    axes = Device(0, {}, None, 0, None, None, None)  # type: ignore[arg-type]
+    axes = Device(0, {}, None, 0, None, None)  # type: ignore[arg-type]
     weights = {
         name: Keys.seed(1).fold(name).normal(len(world), *weight.shape)
         for name, weight in model.named_parameters()

@@ -56,11 +56,9 @@ def _step(
     leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        losses = torch.zeros(())
-        for link, own in task.defence.keyed(device):
-            if link.acts("helper_loss"):
-                every = {**leaves, **rest}
-                losses = losses + loss_of(link, "helper_loss", task.model, every, own, situation.axes)
+        losses, weights = torch.zeros(()), {**leaves, **rest}
+        for link, own in task.defence.acting("helper_loss", device):
+            losses = losses + loss_of(link, "helper_loss", task.model, weights, own, situation.axes)
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
     helper_stepper(task.defence).step(params, _clipped(named, task.defence.helpers.clip), state)

@@ -266,8 +266,8 @@ def _penalties(
     """``[active]`` what a defence adds to the losses, link by link."""
     return sum(
         loss_of(link, "penalty", task.model, _whole(task, link, params, share), own, axes)
-        for link, own in task.defence.keyed(device)
-        if link.acts("penalty") and (first or link.penalty_is == "step")
+        for link, own in task.defence.acting("penalty", device)
+        if first or link.penalty_is == "step"
     )
 
 
