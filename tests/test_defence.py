@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.hooks import LR, Attached, Forget, Idle, Open, Push, Scramble, StopAfter, fed_of, goals
+from tests.hooks import LR, Attached, Everywhere, Forget, Idle, Open, Push, Scramble, StopAfter, fed_of, goals
 from tests.worlds import checkerboard, federation, held, largest, phones, run, silos, uploads_of
 from veilrec.base.params import Params, Scope
 from veilrec.defence import Defence, Posting
@@ -93,6 +94,18 @@ def test_the_penalty_is_added_to_the_loss(epochs: int) -> None:
         assert bool((free - pushed > LR * 2.0 * (epochs - 1)).all())
     rows = [next(iter(f.rounds(f.start(), until=9)))[1]["loss"] for f in (fed, plain)]
     assert rows[0] != rows[1]  # what is reported is what was minimised
+
+
+class Once(Everywhere):
+    """Its penalty is one of a round."""
+
+    penalty_is: ClassVar[Literal["step", "round"]] = "round"
+
+
+def test_a_penalty_of_a_round_is_added_in_its_first_step_alone() -> None:
+    defence = Once()
+    run(fed_of(defence, phones(checkerboard(), 0.5), epochs=3, batch=5, chunk=12), 2)
+    assert (defence.calls["penalty"], defence.calls["after_epoch"]) == (2 * 2, 2 * 2 * 3)
 
 
 @pytest.mark.parametrize("n", [0, 5])

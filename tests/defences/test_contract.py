@@ -103,6 +103,11 @@ BATCHED = [
 def test_the_form_for_a_cohort_is_that_for_one_device(
     defence: Defence, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lacking = set(getattr(defence, "parts", ())) - set(MODELS[model](USERS).parts)
+    if lacking:
+        with pytest.raises(BadInput, match=r"^defence\.parts: no part"):
+            fed_of(defence, model)
+        return
     _, batched = uploads_of(fed_of(defence, model), 2)
     monkeypatch.setattr(type(defence), "leads", frozenset())
     _, mapped = uploads_of(fed_of(defence, model), 2)
@@ -210,6 +215,10 @@ def test_private_stays_private(case: Case, protocol: FedAvg) -> None:
     parts = fed_of(case.build()).model.parts.values()
     if protocol.sends_gradients and any(part.helper and part.scope is Scope.SHARED for part in parts):
         with pytest.raises(BadInput, match="stepped by devices"):
+            fed_of(case.build(), protocol=protocol)
+        return
+    if protocol.sends_gradients and getattr(case.build(), "what", "gradients") != "gradients":
+        with pytest.raises(BadInput, match=r"^defence\.(what|every): .* but devices send gradients"):
             fed_of(case.build(), protocol=protocol)
         return
     fed = fed_of(case.build(), protocol=protocol)

@@ -31,6 +31,7 @@ def refuse(
     _check_rounds(clients, defence, plan)
     _check_looks(defence, plan, judge)
     _check_data(clients, plan)
+    defence.declares(model, protocol)  # complains by itself of what the protocol does not send
 
 
 def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
