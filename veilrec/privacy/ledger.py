@@ -237,8 +237,9 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 def _posts(federation: Federation) -> Sequence[str]:
     """What is posted as it is, where there is somebody who may."""
     posting = federation.defence.posts(federation.model)
-    some = posting is not None and bool(posting.willing(federation.clients.consents).any())
-    return tuple(posting.schema) if posting is not None and some else ()
+    if posting is None or not bool(posting.willing(federation.clients.consents).any()):
+        return ()
+    return tuple(posting.schema)
 
 
 def _touched(federation: Federation, state: State | None) -> Tensor:
