@@ -38,7 +38,7 @@ from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import id_hashes
 from veilrec.lab.threat import Threat
-from veilrec.metrics.inference import weights
+from veilrec.metrics.resampling import weights
 from veilrec.model import Device, Recommender
 from veilrec.models.fedncf import FedNCF
 from veilrec.recipe import Recipe

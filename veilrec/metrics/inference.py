@@ -1,8 +1,8 @@
 """Inference metrics: scores of guessed attributes, each on many resamples of the users at once.
 
-Every metric takes ``weight [b, n]`` from `weights` and returns ``[b]`` in float64; without weights it returns
-the plain number as ``[1]``. A class that a resample does not hold is left out of that replicate. All results
-are finite.
+Every metric takes ``weight [b, n]`` from `resampling.weights` and returns ``[b]`` in float64; without weights
+it returns the plain number as ``[1]``. A class that a resample does not hold is left out of that replicate.
+All results are finite.
 """
 
 from __future__ import annotations
@@ -13,31 +13,16 @@ import torch
 from torch import Tensor
 
 from veilrec.errors import BadInput
-from veilrec.metrics.resampling import (
-    Measured,
-    checked,
-    combine,
-    each,
-    leaning,
-    mean,
-    permutation_p,
-    summary,
-    weights,
-)
+from veilrec.metrics.resampling import Measured, checked, each, mean, summary
 
 __all__ = [
-    "Measured",
     "auc",
-    "combine",
     "floors",
     "judge",
-    "leaning",
     "mean_absolute_error",
-    "permutation_p",
     "r2",
     "spearman",
     "tpr_at",
-    "weights",
 ]
 
 SAME = 1e-12  # of a sum: less than this is rounding

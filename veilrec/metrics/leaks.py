@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veilrec.errors import Corrupted
-from veilrec.metrics.measures import Measure, interval
+from veilrec.metrics.measures import Measure, together
 from veilrec.result import Result
 
-__all__ = ["Leak", "Run", "found_in", "leak_of", "mute", "only_read"]
+__all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "leaks_by_seed", "mute", "only_read"]
 
 
 class Run(NamedTuple):
@@ -29,6 +29,11 @@ class Leak(NamedTuple):
     chance: float
     turned: bool
 
+    @property
+    def spoken(self) -> str:
+        """The score in words."""
+        return "AUC" if self.score == "auc" else "rank correlation"
+
 
 def mute(attacker: Mapping[str, Any]) -> bool:
     """Whether an attacker of a result said the same of everybody, though users differ in some column.
@@ -38,6 +43,13 @@ def mute(attacker: Mapping[str, Any]) -> bool:
     area = (attacker.get("scores") or attacker).get("auc") or {}  # those of a part lie open
     same = {area.get(key) for key in ("value", "low", "high")} == {0.5}
     return same and (attacker.get("notes") or {}).get("kept") != 0
+
+
+def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attacker whom the verdict on an attribute names; nothing where it is not among them."""
+    name = entry["verdict"].get("attacker")
+    none: Mapping[str, Any] = {}
+    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
 
 
 def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
@@ -69,11 +81,20 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
     return Leak(measure, score, chance, turned)
 
 
+def leaks_by_seed(runs: Mapping[Any, Run], audit: str, attribute: str) -> dict[Any, Measure]:
+    """What the worst attacker reached, in each run in which somebody tried."""
+    found = {seed: found_in(run, audit, attribute) for seed, run in runs.items()}
+    return {seed: one.measure for seed, one in found.items() if one is not None}
+
+
 def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
     """The leak of a group, over its seeds; None where a run is missing it."""
     found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
     if len(found) < len(runs):
         return None
-    each = [one.measure for one in found]
-    measure = interval([one.value for one in each], [one.replicates for one in each])
-    return Leak(measure, found[0].score, found[0].chance, any(one.turned for one in found))
+    return Leak(
+        together([one.measure for one in found]),
+        found[0].score,
+        found[0].chance,
+        any(one.turned for one in found),
+    )

@@ -7,15 +7,30 @@ spread widens it as Student's t asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measure", "combined_p", "difference", "interval", "number_in", "pool", "read", "widened"]
+__all__ = [
+    "Measure",
+    "average",
+    "combined_p",
+    "difference",
+    "gathered",
+    "interval",
+    "number_in",
+    "pool",
+    "read",
+    "together",
+    "widened",
+]
+
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
 
 NOTHING = np.zeros(0)
 SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
@@ -32,6 +47,7 @@ class Measure:
         replicates: ``[b]`` the number in each resample of users, or ``[0]``.
         p: Of permutations of the labels; None where nobody permuted.
         turned: Whether it was below chance and is shown as whoever turns it round would have it.
+        mute: Whether its attacker said the same of everybody: it failed, and the number tells nothing.
     """
 
     value: float
@@ -40,6 +56,7 @@ class Measure:
     replicates: NDArray[np.float64] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
     p: float | None = None
     turned: bool = False
+    mute: bool = False
 
     @property
     def sure(self) -> bool:
@@ -77,6 +94,20 @@ class Measure:
         if self.high < chance:
             return Measure(value, mirror - self.high, mirror - self.low)
         return Measure(value, self.low, self.high)
+
+
+def average(values: Iterable[float | None]) -> float | None:
+    """The mean of the numbers that there are; None where there is none."""
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
+
+
+def gathered(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
+    """All entries of each key, in the order in which they come."""
+    found: dict[Key, list[Entry]] = {}
+    for key, entry in pairs:
+        found.setdefault(key, []).append(entry)
+    return found
 
 
 def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:
@@ -139,13 +170,16 @@ def _student(freedom: int) -> float:
 
 
 def pool(measures: Sequence[Measure]) -> Measure:
+    """The mean over seeds; a single one as it is."""
+    return measures[0] if len(measures) == 1 else together(measures)
+
+
+def together(measures: Sequence[Measure]) -> Measure:
     """The mean over seeds: the doubt about users and that about seeds.
 
     Where a score kept no replicates, its users' part is the mean of the intervals: they are the same users in
     every seed, so that their luck does not average out.
     """
-    if len(measures) == 1:
-        return measures[0]
     values = [one.value for one in measures]
     if all(one.replicates.size for one in measures):
         return interval(values, [one.replicates for one in measures])

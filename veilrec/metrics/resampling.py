@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ __all__ = [
     "checked",
     "combine",
     "each",
-    "leaning",
     "mean",
     "permutation_p",
     "summary",
@@ -136,16 +135,6 @@ def combine(measured: Sequence[Measured]) -> Measured:
     table = torch.stack([one.replicates[:shortest].double() for one in measured], 1)  # [b, seeds]
     value = math.fsum(one.value for one in measured) / seeds
     return summary(value, table.gather(1, drawn).mean(1))
-
-
-def leaning(measured: Measured, chance: float = 0.5) -> Literal["above", "below", "none"]:
-    """The side of chance on which the whole interval of an AUC lies; below chance is leakage too.
-
-    Whoever is wrong more often than chance only has to turn the answers round.
-    """
-    if measured.low > chance:
-        return "above"
-    return "below" if measured.high < chance else "none"
 
 
 def permutation_p(truth: Tensor, scores: Tensor, keys: Keys, permutations: int = 1000) -> float:

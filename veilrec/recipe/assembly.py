@@ -77,7 +77,7 @@ def _looked_for(name: str, data_dir: Path | None) -> Path:
     try:
         return places.find(name, data_dir)
     except BadInput as error:
-        if name in places.PUBLISHED or places.by_hand(name) is not None:
+        if places.published(name) is not None:
             raise
         raise BadInput("data.path", f"{name} needs a file or folder", "set data.path to it") from error
 

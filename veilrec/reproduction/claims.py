@@ -11,7 +11,7 @@ from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import bracketed, number
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Claim, Table
-from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
+from veilrec.reproduction.numbers import Quantity, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.tables import values_of
@@ -21,7 +21,7 @@ from veilrec.result import Result
 __all__ = ["Checked", "Verdict", "check", "sides"]
 
 Verdict = Literal["yes", "no", "not told apart", "cannot be checked"]
-Side = dict[int, Value]
+Side = dict[int, Measure]
 Runs = dict[str, dict[int, Result]]  # by method and seed
 
 
@@ -92,7 +92,7 @@ def _second(claim: Claim, what: Quantity, runs: Runs, folder: Path) -> Side:
         return {seed: floor for seed, floor in floors.items() if floor is not None}
     if claim.than == FLOOR:
         best = {s: max(floors_of([run], what).values(), default=None) for s, run in mine.items()}
-        return {seed: Value(one, one, one) for seed, one in best.items() if one is not None}
+        return {seed: Measure(one, one, one) for seed, one in best.items() if one is not None}
     return values_of(runs[claim.than], what)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from veilrec import __version__
 from veilrec.reproduction.audits import Lack
-from veilrec.reproduction.missing import missing_lines
-from veilrec.reproduction.overview import SAYS, Told, heading, overview
+from veilrec.reproduction.overview import SAYS, Told, heading, missing_lines, overview
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import BELOW, MUTE, OURS, cost_of, grid, unmeasured
 from veilrec.reproduction.tables import Page, Row

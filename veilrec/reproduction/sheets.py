@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilrec.metrics.epsilons import epsilon_of
+from veilrec.metrics.measures import gathered
 from veilrec.metrics.words import bracketed, number, signed
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
@@ -83,12 +84,9 @@ def _cell(text: str) -> str:
 
 def _groups(page: Page) -> list[list[Quantity]]:
     """The columns of each sheet: those of an attribute; where an audit has several, those of one audit."""
-    found: dict[tuple[str, str], list[Quantity]] = {}
     several = len(page.table.attackers) + len(page.table.parts) > 1
-    for attribute, columns in page.columns.items():
-        for what in columns:
-            found.setdefault((attribute, what.audit if several else ""), []).append(what)
-    return list(found.values())
+    every = [what for columns in page.columns.values() for what in columns]
+    return list(gathered(((what.attribute, what.audit if several else ""), what) for what in every).values())
 
 
 def _measured(page: Page, columns: list[Quantity]) -> list[Quantity]:

@@ -14,7 +14,7 @@ from veilrec.metrics.measures import Measure
 from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Table
-from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import Quantity, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.words import COMPONENTS
@@ -181,7 +181,7 @@ def _row(
     return Row(method, one.label, extra, runs, entries, above, one.against)
 
 
-def values_of(runs: dict[int, Result], what: Quantity) -> dict[int, Value]:
+def values_of(runs: dict[int, Result], what: Quantity) -> dict[int, Measure]:
     """A number of each run that has it, by seed."""
     return {seed: value for seed, run in runs.items() if (value := value_of(run, what)) is not None}
 

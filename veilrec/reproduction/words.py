@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from veilrec.metrics.measures import average
 from veilrec.metrics.words import ABSENT
 from veilrec.result import Result
 
@@ -65,8 +66,7 @@ def below(low: Mapping[str, int], total: int) -> str:
 
 def minutes(results: Iterable[Result]) -> str:
     """The minutes that a run took on average: training, testing and attacks."""
-    some = [float(result.timing["total"]) / 60 for result in results if "total" in result.timing]
-    if not some:
+    mean = average(result.timing["total"] / 60 for result in results if "total" in result.timing)
+    if mean is None:
         return ABSENT
-    mean = sum(some) / len(some)
     return f"{mean:.1f}" if mean >= 0.05 else "< 0.1"

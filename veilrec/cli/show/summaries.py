@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.show.leaks import printable
-from veilrec.cli.show.tables import amount, console, minutes, table
+from veilrec.cli.show.tables import console, table
+from veilrec.metrics.words import amount, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +62,7 @@ def print_result(result: Result, place: Path) -> None:
     )
     peak = result.timing.get("peak_bytes", 0)
     memory = f"; {amount(peak)} of memory at most" if peak else ""
-    out.print(f"Time: {minutes(result.timing['total'])}{memory}.")
+    out.print(f"Time: {duration(result.timing['total'])}{memory}.")
     out.print(f"Everything is in {place}", soft_wrap=True)
 
 

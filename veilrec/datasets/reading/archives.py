@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from veilrec.datasets.reading.zips import FREE, LIMIT, RATIO, opened
 from veilrec.errors import BadInput
@@ -36,19 +35,6 @@ class Source:
 
     where: str
     data: bytes
-
-
-class Files(Protocol):
-    """A folder or an archive."""
-
-    @property
-    def names(self) -> list[str]:
-        """The paths of the files inside."""
-        ...
-
-    def read(self, name: str) -> Source:
-        """The file called `name`, in whatever folder inside."""
-        ...
 
 
 def read(path: Path) -> Source:
@@ -126,6 +112,9 @@ class Archive:
                 raise BadInput(
                     where, f"the member cannot be unpacked: {error}", "get the archive again"
                 ) from error
+
+
+Files = Folder | Archive
 
 
 def files(path: Path, marker: str, name: str) -> Files:
