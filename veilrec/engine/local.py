@@ -112,7 +112,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
     loss = torch.zeros_like(examples)
-    paces = portion.paces(task.plan.batch)  # steps a pass
+    paces = portion.paces(task.plan.batch)  # steps an epoch
     pace = torch.tensor(paces, device=examples.device)
     # Where a device measures a gradient in one step, that step is all of it.
     epochs, narrow = task.plan.epochs, task.narrow()
