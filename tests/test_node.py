@@ -21,6 +21,7 @@ from veilrec.base.files import write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Rows
 from veilrec.clients import Clients
+from veilrec.defence import secretly
 from veilrec.defences.f_gerai import FGERAI
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
@@ -67,7 +68,7 @@ NOISY = {  # in float64: what is rounded to a lattice must fall on the same side
 PLUGIN = """
 from dataclasses import dataclass, replace
 import torch
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting
 from veilrec.wire.codec import Spec
 
 __all__ = ["Sociable"]
@@ -81,11 +82,12 @@ class Sociable(Defence):
         drawn = keys.fold(clients.tags).value[log.user] + log.item  # whoever else is there
         return replace(clients, log=log.take(drawn % 3 > 0))
 
-    def publish(self, model, device):
-        return {"vector": model.user, "label": device.batch.attributes["gender"]}
+    def posts(self, model, dtype=torch.float32):
+        def make(model, device):
+            return {"vector": model.user, "label": device.batch.attributes["gender"]}
 
-    def announce(self, model, dtype):
-        return {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+        schema = {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+        return Posting(tuple(model.classes or ()), schema, make)
 
     def penalty(self, model, device):
         others = device.public.get("vector", model.user[:0])
@@ -205,7 +207,7 @@ def test_a_post_is_a_message_of_its_own(tmp_path: Path) -> None:
     engine, recipe = federation(POSTING)
     willing = engine.clients.consents["gender"][:, 0].nonzero().squeeze(1).tolist()
     poster, silent = willing[0], next(k for k in range(60) if k not in willing)
-    state, schema = engine.start(), engine.defence.announce(engine.model, engine.plan.dtype)
+    state, schema = engine.start(), engine.fleet.announced
     for client in (poster, silent):
         node.provision(engine, client, recipe.toml(), tmp_path / str(client))
     for round in range(2):
@@ -233,7 +235,7 @@ def test_the_command_posts_where_it_is_told_to(tmp_path: Path) -> None:
         assert (tmp_path / "post").exists() == bool(more)
         sent.append(answer.stdout)
     assert b"" != sent[0] == sent[1]  # the upload alone
-    codec.decode((tmp_path / "post").read_bytes(), engine.defence.announce(engine.model, torch.float64))
+    codec.decode((tmp_path / "post").read_bytes(), engine.fleet.announced)
 
 
 def test_a_post_without_a_place_is_refused_before_the_round_counts(tmp_path: Path) -> None:
@@ -378,7 +380,7 @@ def test_also_no_key_that_the_system_gave_to_the_simulation(tmp_path: Path) -> N
     """Whoever provisions devices would know it."""
     _, recipe = federation(DPMF)
     experiment = recipe.experiment()
-    engine = replace(experiment, defence=experiment.defence.on_device()).federation()
+    engine = replace(experiment, defence=secretly(experiment.defence)).federation()
     node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     assert "own/f_dpmf.key" not in tensors.read(tmp_path / node.OWN)
 

@@ -15,11 +15,10 @@ from veilrec.base import toml
 from veilrec.base.keys import Keys
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.defence import Chain, Defence
+from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
-from veilrec.engine.local import willing
 from veilrec.eraser import VectorEraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
@@ -135,14 +134,13 @@ class Experiment:
             "split_seed": self.split_seed,
             "include_private_features": self.include_private_features,
         }
-        defences = self.defence.of if isinstance(self.defence, Chain) else (self.defence,)
         told = {
             "seed": self.seed,
             "data": describe(data),
             "model": describe(self.model),
             "protocol": describe(self.protocol),
             "plan": describe(self.plan, named=False),
-            "defence": [describe(defence) for defence in defences],
+            "defence": [describe(link) for link in self.defence.links],
             "evaluation": describe(self.evaluation, named=False),
             "record": describe(self.record, named=False),
         }
@@ -271,12 +269,12 @@ def _check_drawn(federation: Federation) -> None:
     defence, model, clients = federation.defence, federation.model, federation.clients
     seats, consents = clients.seats.clamp(min=0), clients.consents
     told = {name: label[seats] >= 0 for name, label in clients.log.attributes.items()}
-    if told and defence.acts("publish"):
-        who = willing(defence, model, consents)
-        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in defence.asks(model)):
-            raise _nobody("nobody posts what the defence learns from", defence.asks(model))
-    for one in defence.of if isinstance(defence, Chain) else (defence,):
-        for name in () if one.acts("publish") else one.asks(model):
+    if told and (posting := defence.posts(model)) is not None:
+        who = posting.willing(consents)
+        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in posting.asks):
+            raise _nobody("nobody posts what the defence learns from", posting.asks)
+    for taught in [link.helpers.taught_by for link in defence.links]:
+        for name in () if taught is None else guarded(model, taught):
             if not bool((consents[name] & told[name]).any()):
                 raise _nobody(f"nobody shares {name}, which the defence learns from those who do", [name])
 

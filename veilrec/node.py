@@ -7,7 +7,7 @@ with ``--seeded`` they are the simulation's, to compare the two. What a defence 
 in the device's first round, and a store stays with the kind of noise that it began with. No round is answered
 twice.
 
-What a user posts openly is a message of its own, as `Defence.announce` declares it. It is written to the file
+What a user posts openly is a message of its own, as `Defence.posts` declares it. It is written to the file
 that ``--post`` names, where the defence posts and the user consents; else no file is written. Without
 ``--post`` nothing is posted, and whoever learns from posts does without this user's.
 """
@@ -29,6 +29,7 @@ from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
+from veilrec.defence import secretly
 from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
@@ -233,7 +234,7 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
     width = own["features"].shape[-1] if "features" in own else 0
     model = made(parts["model"], card["items"], 1, width)
-    defence = parts["defence"] if seeded else parts["defence"].on_device()
+    defence = parts["defence"] if seeded else secretly(parts["defence"])
     kinds = parts["protocol"], defence, parts["plan"]
     secret = None if seeded else Keys.secret()
     fresh = SEEDED not in own

@@ -33,7 +33,7 @@ from veilrec.base import tensors
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.clients import Clients
-from veilrec.defence import Defence, chain
+from veilrec.defence import Defence, chain, secretly
 from veilrec.defences.common.adversary import Adversary
 from veilrec.defences.common.kept_noise import kept_keys
 from veilrec.defences.fedau2 import FedAU2, randomised
@@ -481,7 +481,7 @@ def test_a_real_device_draws_what_no_seed_decides_and_keeps_it(tmp_path: Path) -
 
 def test_as_a_real_device_runs_it_the_key_is_the_systems() -> None:
     """Also where the experiment's keys are the seed's."""
-    defences = (plain(), plain(), plain().on_device(), plain().on_device())
+    defences = (plain(), plain(), secretly(plain()), secretly(plain()))
     feds = [fed_of(phones(checkerboard()), defence) for defence in defences]
     keys = [held(fed, run(fed))[KEY] for fed in feds]
     assert torch.equal(keys[0], keys[1])

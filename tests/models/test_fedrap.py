@@ -93,7 +93,7 @@ def test_what_belongs_to_whom() -> None:
     shared, own = FedRAP(9, 2, dim=4), FedRAP(9, 2, dim=4, variant="original")
     assert shared.names(Scope.PRIVATE) == ["residual"]
     assert set(own.names(Scope.PRIVATE)) == {"residual", "score.weight", "score.bias"}
-    assert (own.parts["score"].alike, own.score.weight.shape, shared.score.weight.shape) == (
+    assert (own.parts["score"].shared_init, own.score.weight.shape, shared.score.weight.shape) == (
         True,
         (2, 4),
         (1, 4),
@@ -257,9 +257,9 @@ def test_chunks_and_workers_change_nothing(seated: int, protocol: FedAvg) -> Non
 
 
 class Forgetful(FedRAP):
-    """Recalls nothing, so that a step may read just its own rows."""
+    """Sums up no absent rows, so that a step may read just its own."""
 
-    recall = Recommender.recall
+    summary_of_absent_rows = Recommender.summary_of_absent_rows
 
 
 def test_steps_that_read_just_their_rows_do_the_same() -> None:

@@ -54,10 +54,10 @@ class Part:
             PRIVATE a device keeps the rows that it ever touched; all others are as they began, which is
             zero, whatever `Recommender.initial` says, or `keyed_rows`.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
-        alike: True where every device begins with the same weights: private score functions that begin apart
-            would each read the items in a way of its own, and little could be learned in common.
-        adds: True where a gradient that is sent is the sum over the steps of a round, and no mean over its
-            examples: of a network whose loss is not one of examples.
+        shared_init: True where every device begins with the same weights: private score functions that begin
+            apart would each read the items in a way of its own, and little could be learned in common.
+        loss_is: Whether its loss is one of examples, of which each ``step`` has a share, or of a ``round``
+            (`Defence.penalty_is`): a gradient of it that is sent is then no mean over examples.
         keyed_rows: True where each row of a device's own item table begins with a draw from its keys: a
             recurrent network over rows of zero never starts to learn.
     """
@@ -65,8 +65,8 @@ class Part:
     scope: Scope
     rows: Literal["user", "item"] | None = None
     helper: bool = False
-    alike: bool = False
-    adds: bool = False
+    shared_init: bool = False
+    loss_is: Literal["step", "round"] = "step"
     keyed_rows: bool = False
 
 

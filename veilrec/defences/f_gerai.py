@@ -18,7 +18,8 @@ from torch import Tensor
 
 from veilrec.base.keys import Keys
 from veilrec.clients import Clients
-from veilrec.defences.common.kept_noise import Keeping, kept_keys, secrets, with_kept_keys
+from veilrec.defence import Defence
+from veilrec.defences.common.kept_noise import kept_keys, secrets, with_kept_keys
 from veilrec.defences.common.local_dp import perturbed
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, id_hashes
@@ -30,7 +31,7 @@ NAME = "f_gerai"  # of the part that holds a device's key
 
 
 @dataclass(frozen=True)
-class FGERAI(Keeping):
+class FGERAI(Defence):
     """Each device blurs its user's features once, and adds a random linear term to its loss.
 
     Stage 1: of a user's features some are drawn, the others are 0. Numbers go through the piecewise

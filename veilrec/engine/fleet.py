@@ -155,7 +155,8 @@ class Fleet(ABC):
     @cached_property
     def announced(self) -> Schema:
         """The schema of one user's post."""
-        return self.defence.announce(self.model, self.plan.dtype)
+        posting = self.defence.posts(self.model, self.plan.dtype)
+        return {} if posting is None else posting.schema
 
     def candidates(self, judge: Evaluation | None = None) -> Tensor | None:
         """``[users, n]`` the items that everybody's held-out one is ranked among; None for all of them."""

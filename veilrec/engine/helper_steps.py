@@ -6,21 +6,29 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from veilrec.base.params import Params
+from veilrec.base.params import Params, Scope, part_of
 from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
-from veilrec.defence import Defence
-from veilrec.model import Device
+from veilrec.defence import Defence, loss_of
+from veilrec.model import Device, Recommender
 
 if TYPE_CHECKING:
     from veilrec.engine.local import Situation, Task
 
-__all__ = ["help_along", "helper_stepper"]
+__all__ = ["help_along", "helper_stepper", "size"]
+
+COPIES = 5  # weights and momentum, both once more in the store's answer, and the gradient
 
 
 def helper_stepper(defence: Defence) -> Stepper:
     """The stepper of a defence's helper parts."""
     return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
+
+
+def size(model: Recommender) -> int:
+    """How many values a device holds of helper parts of its own while it trains."""
+    own = [n for n in model.names(Scope.EXPOSED, Scope.PRIVATE) if model.parts[part_of(n)].helper]
+    return COPIES * sum(model.get_parameter(name).numel() for name in own)
 
 
 def help_along(
@@ -48,8 +56,9 @@ def _step(
     leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        axes = situation.axes(device)
-        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, axes)
+        losses, weights = torch.zeros(()), {**leaves, **rest}
+        for link, own in task.defence.acting("helper_loss", device):
+            losses = losses + loss_of(link, "helper_loss", task.model, weights, own, situation.axes)
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
     helper_stepper(task.defence).step(params, _clipped(named, task.defence.helpers.clip), state)

@@ -16,20 +16,19 @@ from veilrec.base.params import Params, Scope, part_of
 from veilrec.base.plan import Plan
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
-from veilrec.engine import fused, serving
+from veilrec.engine import fused, helper_steps, serving
 from veilrec.engine.devices import private_rows
 from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Evaluation, Scored, evaluate
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms, Trains, Watch
 from veilrec.engine.groups import Groups
-from veilrec.engine.helper_steps import helper_stepper
 from veilrec.engine.local import Task
 from veilrec.engine.refusals import refuse
 from veilrec.engine.respond import Answer, Chunk, Failed, Respond, respond
 from veilrec.engine.workers import Workers, workers
 from veilrec.eraser import VectorEraser, erased
 from veilrec.errors import ClientFailed
-from veilrec.model import Recommender, begun, told
+from veilrec.model import Recommender, begun, with_classes
 from veilrec.protocol import Counterpart, Protocol
 from veilrec.wire.uploads import Exchange, Fold, Letter, Posts, Uploads
 
@@ -78,7 +77,7 @@ class InProcess(Fleet):
         keys = secret or Keys.seed(seed)
         given = replace(clients)  # the same tensors, without what is worked out of them on the way
         prepared = defence.prepare(clients, keys.fold("prepare")) if prepare else clients
-        model = defence.attach(told(model, prepared))
+        model = defence.attach(with_classes(model, prepared))
         here, judge = Keys(keys.value.to(device)), evaluation or Evaluation()
         refuse(prepared, model, protocol, defence, plan, judge)
         return cls(
@@ -213,7 +212,7 @@ class InProcess(Fleet):
         sizes = torch.tensor([self.clients.sizes[k] for k in cohort.tolist()])
         sizes, order = sizes.sort(descending=True, stable=True)
         model, own = self.model, private_rows.size(self.model)
-        whole = self.defence.whole(model) + own + fused.apart(model, together)
+        whole = self.beside + own + fused.apart(model, together)
         ordered, chunks, done = cohort[order.to(cohort.device)], [], 0
         while done < len(ordered):
             events = fused.STEPS if model.dense else int(sizes[done])
@@ -221,6 +220,13 @@ class InProcess(Fleet):
             chunks.append(ordered[done : done + some])
             done += some
         return chunks
+
+    @cached_property
+    def beside(self) -> int:
+        """The values that a device holds for the defence: its networks, and tables that go up whole."""
+        declared = self.defence.declares(self.model, self.protocol)
+        tables = {m.name: m.coordinates for m in declared if m.rows == "all" and m.table is not None}
+        return sum(tables.values()) + helper_steps.size(self.model)
 
     def erase(self, eraser: VectorEraser, keys: Keys) -> None:
         for some in self.devices.clients().split(BLOCK):
@@ -255,7 +261,7 @@ class InProcess(Fleet):
         own = self.shape.cast(first | private_rows.empty(self.model, cohort))
         helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
         state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
-        every = {**own, **state, **helper_stepper(self.defence).fresh(helper)}
+        every = {**own, **state, **helper_steps.helper_stepper(self.defence).fresh(helper)}
         return private_rows.put_away(self.model, every)
 
     def whole(self, cohort: Tensor, names: Collection[str]) -> Params:

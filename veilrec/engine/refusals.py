@@ -31,6 +31,7 @@ def refuse(
     _check_rounds(clients, defence, plan)
     _check_looks(defence, plan, judge)
     _check_data(clients, plan)
+    defence.declares(model, protocol)  # complains by itself of what the protocol does not send
 
 
 def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
@@ -53,9 +54,10 @@ def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:
 def _check_looks(defence: Defence, plan: Plan, judge: Evaluation) -> None:
     """Refuse patience or a target where validation never measures what they wait for."""
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
-    if lacking := [name for name in defence.watches if name not in measured]:
+    watched = [name for link in defence.links for name in link.watches]
+    if lacking := [name for name in watched if name not in measured]:
         raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
-    if not judge.validation and (plan.patience or defence.watches):
+    if not judge.validation and (plan.patience or watched):
         who = "plan.patience" if plan.patience else "defence.target"
         what = "it waits for looks at validation items, and evaluation.validation is off"
         raise BadInput(who, what, "switch that on, or leave this out")

@@ -78,7 +78,7 @@ def drawn(task: local.Task, chunk: Chunk) -> Examples:
 
 
 def learned(task: local.Task, chunk: Chunk, examples: Examples) -> tuple[Examples, Trained]:
-    """Devices after their local work; the examples come back with what the model recalls of other rows."""
+    """Devices after their local work; the examples come back with the model's summary of absent rows."""
     situation = local.Situation(chunk.letter, chunk.keys)
     examples, own = private_rows.load(task.model, examples, chunk.kept, chunk.first)
     if overrides(task.protocol, Protocol, "learn"):

@@ -124,7 +124,7 @@ def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tup
     number = torch.tensor([sent.round, 0], device=cohort.device)
     device = Device(batch, {**sent.all, **sent.each}, sent.posts, keys, number[0], number[1])
     each = dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0)
-    axes = Device(Batch.axes(rows=None), each, None, 0, None, None, None)  # type: ignore[arg-type]
+    axes = Device(Batch.axes(rows=None), each, None, 0, None, None)  # type: ignore[arg-type]
     return device, axes
 
 

@@ -74,7 +74,8 @@ def disclosures(
     sent = [_entry(name, spec, model, noise) for name, spec in schema.items()]
     asked = protocol.query_schema(model, dtype).items()
     queries = [replace(_entry(name, spec, model, noise), kind="query") for name, spec in asked]
-    posts = [_post(name, spec) for name, spec in defence.announce(model, dtype).items()]
+    posting = defence.posts(model, dtype)
+    posts = [_post(name, spec) for name, spec in posting.schema.items()] if posting else []
     return [_message(sent, forwards), *sent, *queries, *posts]
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.params import Params
-from veilrec.defence import Chain, Defence
-from veilrec.engine.local import willing
+from veilrec.defence import Defence
 from veilrec.engine.respond import drawn
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
@@ -224,11 +223,10 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 
     Where the noise came after an epoch, every change at the upload comes later, wherever its defence stands.
     """
-    chained = defence.of if isinstance(defence, Chain) else ()
-    declared = [one.declares(model, protocol) for one in chained]
+    declared = [link.declares(model, protocol) for link in defence.links]
     early = [any(m.every == "epoch" for m in mechanisms) for mechanisms in declared]
     names = []
-    for place, one in enumerate(chained):
+    for place, one in enumerate(defence.links):
         after_noise = any(declared[:place]) or any(early)
         after_epoch = any(early[:place]) and one.acts("after_epoch")
         if not declared[place] and (after_epoch or (after_noise and one.acts("on_upload"))):
@@ -238,10 +236,10 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 
 def _posts(federation: Federation) -> Sequence[str]:
     """The names that are posted without noise, where somebody may post."""
-    defence, model = federation.defence, federation.model
-    if not defence.acts("publish") or not bool(willing(defence, model, federation.clients.consents).any()):
+    posting = federation.defence.posts(federation.model)
+    if posting is None or not bool(posting.willing(federation.clients.consents).any()):
         return ()
-    return tuple(defence.announce(model, federation.plan.dtype))
+    return tuple(posting.schema)
 
 
 def _touched(federation: Federation, state: State | None) -> Tensor:

@@ -161,7 +161,7 @@ def _named(where: str, by_part: Any, known: Iterable[str], what: str) -> None:
 def _attributes(parts: Mapping[str, Any]) -> list[str]:
     """The attributes that a recipe names: a defence may add a part for each of them."""
     threat, defence = parts.get("threat"), parts["defence"]
-    named = [getattr(one, "attributes", ()) for one in getattr(defence, "of", (defence,))]
+    named = [getattr(one, "attributes", ()) for one in defence.links]
     return list(
         dict.fromkeys(name for some in (*named, threat.attributes if threat else ()) for name in some)
     )

@@ -120,7 +120,7 @@ class Split(Recommender):
             "user": Part(Scope.SHARED if average else Scope.EXPOSED, rows="user"),
             "item": Part(Scope.SHARED, rows="item"),
             "user_re": Part(Scope.PRIVATE, rows="user"),
-            "predictor": Part(Scope.PRIVATE, alike=True),
+            "predictor": Part(Scope.PRIVATE, shared_init=True),
             **kept,
         }
 

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Message, Rows, Scope, part_of
+from veilrec.base.params import Message, Rows, part_of
 from veilrec.base.rows import along
-from veilrec.defence import Defence, secretly
+from veilrec.defence import Defence
 from veilrec.defences.noise.blurring import How, Piece, blur, rows_of, widen
 from veilrec.defences.noise.sampling import lattice
 from veilrec.errors import BadInput, nearest
@@ -109,12 +109,6 @@ class Noise:
             if scales[n]
         )
 
-    def whole(self, model: Recommender) -> int:
-        """The number of values that an upload holds because item tables go up whole."""
-        tables = [n for n in model.names(Scope.SHARED) if model.parts[part_of(n)].rows == "item"]
-        chosen = [n for n in tables if not self.parts or part_of(n) in self.parts]
-        return sum(model.get_parameter(n).numel() for n in chosen) if self.rows == "all" else 0
-
     def _hold(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | Rows:
         """A table with every row, if it is to go up whole: what was not touched is as it was received."""
         if self.rows == "touched" or not isinstance(value, Rows):
@@ -162,11 +156,11 @@ class Noise:
 class Noisy(Defence):
     """A defence that is one noise on uploads: the base of all that are.
 
-    On a real device (`on_device`) the random bits are the operating system's; in a simulation they come from
-    the device's keys, so that runs can be repeated, and are not private.
+    On a real device (`Defence.secret`) the random bits are the operating system's; in a simulation they come
+    from the device's keys, so that runs can be repeated, and are not private.
     """
 
-    secret: ClassVar[bool] = False
+    leads: ClassVar[frozenset[str]] = frozenset({"on_upload"})
 
     @functools.cached_property
     def noise(self) -> Noise:
@@ -180,19 +174,8 @@ class Noisy(Defence):
     def on_upload(self, upload: Message, device: Device) -> Message:
         return self._noise.apply(upload, device)
 
-    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
-        clients = len(devices.keys.value)
-        each = {n: v if axes.sent[n] == 0 else v.expand(clients, *v.shape) for n, v in devices.sent.items()}
-        return self._noise.apply(uploads, devices._replace(sent=each))
-
-    def whole(self, model: Recommender) -> int:
-        return self.noise.whole(model)
-
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
         return self.noise.declares(type(self).__name__.lower(), model, protocol)
-
-    def on_device(self) -> Defence:
-        return secretly(self)
 
 
 @functools.lru_cache

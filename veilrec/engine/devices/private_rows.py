@@ -85,7 +85,7 @@ def _by_row(name: str, value: Tensor, tables: Collection[str]) -> bool:
 def load(model: Recommender, examples: Examples, kept: Params, first: Keys) -> tuple[Examples, Params]:
     """Put the local tables of a round in the place of the rows kept: name → ``[c, l, …]``.
 
-    Rows that are new begin by the keys in `first`. The examples come back with what the model recalls of the
+    Rows that are new begin by the keys in `first`. The examples come back with the model's summary of the
     rows that stay behind.
     """
     if ROW not in kept:
@@ -97,10 +97,10 @@ def load(model: Recommender, examples: Examples, kept: Params, first: Keys) -> t
     for name in _keyed(model):
         fresh = model.initial_rows(name, first.fold(name), rows).to(own[name].dtype)
         own[name] = torch.where(along((place < 0) & (rows >= 0), fresh), fresh, own[name])
-    if overrides(model, Recommender, "recall"):
+    if overrides(model, Recommender, "summary_of_absent_rows"):
         behind = torch.where(find(rows, row) < 0, row, -1)
         values = {name: kept[KEPT + name] for name in names_of(model)}
-        rest = vmap(model.recall)(behind, values)
+        rest = vmap(model.summary_of_absent_rows)(behind, values)
         examples = replace(examples, known=examples.known._replace(rest=rest))
     return examples, own
 
