@@ -96,7 +96,7 @@ class Situation:
 
     @cached_property
     def axes(self) -> Device:
-        """Where devices have the client axis, for `vmap`."""
+        """The place of the client axis in devices, for `vmap`."""
         sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
         return Device(0, sent, None, 0, None, None)  # type: ignore[arg-type]
 
