@@ -15,11 +15,10 @@ from veilrec.base import toml
 from veilrec.base.keys import Keys
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.defence import Chain, Defence
+from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
-from veilrec.engine.local import willing
 from veilrec.engine.ranks.links import Link
 from veilrec.eraser import VectorEraser
 from veilrec.errors import BadInput, nearest
@@ -137,14 +136,13 @@ class Experiment:
             "split_seed": self.split_seed,
             "include_private_features": self.include_private_features,
         }
-        defences = self.defence.of if isinstance(self.defence, Chain) else (self.defence,)
         told = {
             "seed": self.seed,
             "data": describe(data),
             "model": describe(self.model),
             "protocol": describe(self.protocol),
             "plan": describe(self.plan, named=False),
-            "defence": [describe(defence) for defence in defences],
+            "defence": [describe(link) for link in self.defence.links],
             "evaluation": describe(self.evaluation, named=False),
             "record": describe(self.record, named=False),
         }
@@ -173,7 +171,7 @@ class Experiment:
             out: The run directory, which must be new or empty; without one, only the result is left.
             resume: Go on in a directory where a run was stopped; a finished run gives its result again.
             recipe: Where the experiment comes from one, to be stored with the run.
-            progress: Is told ``(phase, done, total, row)``.
+            progress: Called with ``(phase, done, total, row)``.
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
             link: The other processes that share the run, where it has several; each of them has the result.
@@ -215,7 +213,7 @@ class Experiment:
 
     @property
     def _record(self) -> Record:
-        """What is written down: at least the last round, where attacks will read it."""
+        """The record to keep: at least the last round, where attacks will read it."""
         return replace(self.record, last=max(1, self.record.last)) if self.threat else self.record
 
     def _check_threat(self) -> None:
@@ -279,12 +277,12 @@ def _check_drawn(federation: Federation) -> None:
     defence, model, clients = federation.defence, federation.model, federation.clients
     seats, consents = clients.seats.clamp(min=0), clients.consents
     told = {name: label[seats] >= 0 for name, label in clients.log.attributes.items()}
-    if told and defence.acts("publish"):
-        who = willing(defence, model, consents)
-        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in defence.asks(model)):
-            raise _nobody("nobody posts what the defence learns from", defence.asks(model))
-    for one in defence.of if isinstance(defence, Chain) else (defence,):
-        for name in () if one.acts("publish") else one.asks(model):
+    if told and (posting := defence.posts(model)) is not None:
+        who = posting.willing(consents)
+        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in posting.asks):
+            raise _nobody("nobody posts what the defence learns from", posting.asks)
+    for taught in [link.helpers.taught_by for link in defence.links]:
+        for name in () if taught is None else guarded(model, taught):
             if not bool((consents[name] & told[name]).any()):
                 raise _nobody(f"nobody shares {name}, which the defence learns from those who do", [name])
 

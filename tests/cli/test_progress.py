@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from veilrec.cli.show import progress
-from veilrec.cli.show.tables import amount, minutes
 
 
 class Clock:
@@ -85,21 +84,4 @@ def test_a_terminal_gets_a_line_that_changes(clock: Clock, monkeypatch: pytest.M
         "1 of 2: rounds 4/10, loss 0.5000, hr@10 0.2500, about 12 s left",
         "1 of 2: round 5: 5/10 clients, loss 0.5000, hr@10 0.2500",
         "2 of 2: test (0/1)",
-    ]
-
-
-def test_amounts_for_people() -> None:
-    assert [amount(n) for n in (0, 999, 1000, 12_345_678, 7e12)] == [
-        "0 B",
-        "999 B",
-        "1.0 kB",
-        "12.3 MB",
-        "7000.0 GB",
-    ]
-    assert [minutes(s) for s in (0.04, 9.94, 42.4, 59.6, 185)] == [
-        "0.0 s",
-        "9.9 s",
-        "42 s",
-        "1 min 00 s",
-        "3 min 05 s",
     ]

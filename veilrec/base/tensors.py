@@ -118,7 +118,7 @@ def read(path: Path) -> Params:
     """All tensors of a file.
 
     Raises:
-        Corrupted: Where it is no such file.
+        Corrupted: Where it is not such a file.
     """
     file = Reader(path)
     return {name: file.get(name) for name in file.names}

@@ -119,7 +119,7 @@ def _learners(names: Sequence[str]) -> tuple[str, ...]:
 def _attacked(
     audience: Audience, threat: Threat, learners: tuple[str, ...], seed: int, progress: Any
 ) -> dict[str, Any]:
-    """What the attackers find in the vectors."""
+    """Attack the vectors, and return what the attackers find."""
     import torch
 
     from veilrec.attack import Seen

@@ -94,8 +94,7 @@ def _attributes(found: Comparison) -> list[str]:
 
 
 def _spoken(found: Comparison, name: str) -> str:
-    score = next(group.leaks[name].score for group in found.groups if name in group.leaks)
-    return "AUC" if score == "auc" else "rank correlation"
+    return next(group.leaks[name].spoken for group in found.groups if name in group.leaks)
 
 
 def _plain(found: Comparison) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def get(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Download a published dataset and check it against its published checksum."""
     from veilrec.datasets.common import places
 
-    if (known := places.published(name)) is not None:
+    if (known := places.published(name)) is not None and known.md5:
         sys.stderr.write(f"From {known.address}\nTerms: {known.terms}\n")
     path = places.get(name, data_dir)
     print_json({"name": name, "path": str(path)}) if as_json else print(path)
@@ -207,7 +207,7 @@ def _default_name(stem: str) -> str:
 
 
 def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
-    """Where a dataset of this name goes; a name that means another dataset is refused at once."""
+    """The folder for a dataset of this name; a name that means another dataset is refused at once."""
     from veilrec.datasets.common import places
     from veilrec.recipe import catalogue
 
@@ -234,15 +234,11 @@ def _known(data_dir: Path | None) -> list[dict[str, Any]]:
     from veilrec.datasets.common import places
 
     rows = [_row("synthetic", (300, 200, 12_000), "embedded", "none: made up", found=True)]
-    listed: list[tuple[str, Sequence[int] | None, str, str]] = [
-        (name, (known.users, known.items, known.events), f"veilrec data get {name}", known.terms)
-        for name, known in places.PUBLISHED.items()
-    ]
-    listed += [(name, known.sizes, known.address, known.terms) for name, known in places.BY_HAND.items()]
-    for name, sizes, way, terms in listed:
+    for name, known in places.PUBLISHED.items():
         path = places.located(name, data_dir)
+        way = f"veilrec data get {name}" if known.md5 else known.address
         where = str(path) if path else f"not here: {way}"
-        rows.append(_row(name, sizes, where, terms, found=path is not None))
+        rows.append(_row(name, known.sizes, where, known.terms, found=path is not None))
     return rows
 
 

@@ -25,7 +25,7 @@ PATIENCE = 60.0  # seconds without a sign of life while a recipe is read; then i
 
 @dataclass(frozen=True)
 class Job:
-    """How to run, whatever is run.
+    """Options of a command that hold for one run as for many.
 
     Attributes:
         device, resume, world, quiet: The options of the command.

@@ -1,4 +1,4 @@
-"""What is said about users in anyone's file: one column an attribute, classes or numbers."""
+"""Attributes of users from anyone's file: one column an attribute, classes or numbers."""
 
 from __future__ import annotations
 

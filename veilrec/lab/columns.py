@@ -70,7 +70,7 @@ def _understood(source: Source, told: Sequence[str]) -> tuple[Source, Layout]:
 
 
 def _counts_columns(fields: Sequence[str]) -> bool:
-    """Whether fields are the numbers of columns, as tables without names are often written."""
+    """Whether the names of columns are just their numbers, as in tables written without names."""
     later = fields if is_number(fields[0]) else fields[1:]
     if fields[0] and len(later) < SURE:
         return False

@@ -54,7 +54,7 @@ def read_vectors(path: Path, *, ids: str | None = None, tensor: str | None = Non
         tensor: Which tensor of a safetensors file; None where it holds only one matrix.
 
     Raises:
-        BadInput: For a file that is none of these, or a value that is no finite number.
+        BadInput: For a file that is none of these, or a value that is not a finite number.
     """
     begin = begin_of(path)
     safe = path.suffix == ".safetensors"
@@ -90,7 +90,7 @@ def _finite(where: str, found: NDArray[np.generic]) -> NDArray[np.float32]:
 
 
 def _refuse_wild(where: str, values: NDArray[np.float32], start: int) -> None:
-    """A value that is not finite, with its row and column from 1."""
+    """Refuse a value that is not finite, with its row and column from 1."""
     if not (wild := ~np.isfinite(values)).any():
         return
     row, place = np.argwhere(wild)[0].tolist()

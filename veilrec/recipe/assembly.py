@@ -77,7 +77,7 @@ def _looked_for(name: str, data_dir: Path | None) -> Path:
     try:
         return places.find(name, data_dir)
     except BadInput as error:
-        if name in places.PUBLISHED or places.by_hand(name) is not None:
+        if places.published(name) is not None:
             raise
         raise BadInput("data.path", f"{name} needs a file or folder", "set data.path to it") from error
 
@@ -113,7 +113,7 @@ class Moved:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What the model itself takes: whether it reads features can be seen from that."""
+        """The signature of the model itself, from which it is seen whether it reads features."""
         return inspect.signature(self.model)
 
     def __call__(self, n_items: int, n_seats: int = 1, *, n_features: int = 0) -> Recommender:
@@ -161,7 +161,7 @@ def _named(where: str, by_part: Any, known: Iterable[str], what: str) -> None:
 def _attributes(parts: Mapping[str, Any]) -> list[str]:
     """The attributes that a recipe names: a defence may add a part for each of them."""
     threat, defence = parts.get("threat"), parts["defence"]
-    named = [getattr(one, "attributes", ()) for one in getattr(defence, "of", (defence,))]
+    named = [getattr(one, "attributes", ()) for one in defence.links]
     return list(
         dict.fromkeys(name for some in (*named, threat.attributes if threat else ()) for name in some)
     )

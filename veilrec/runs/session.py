@@ -10,9 +10,8 @@ from typing import Any
 
 from veilrec.base.files import digest
 from veilrec.base.params import part_of
-from veilrec.engine.evaluation import Evaluation, Scored, evaluate, popularity
+from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.probe import probe
-from veilrec.engine.workers import workers
 from veilrec.eraser import VectorEraser
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
@@ -43,7 +42,7 @@ class Session:
         federation, data, record: What is run, on what, and how much of it is written down.
         place: The directory.
         keeps: Whether it stays when the run is over.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         examiner: Attacks what the server sees of the selected state.
         erasers: What is applied to the selected state, in order.
     """
@@ -129,7 +128,7 @@ class Session:
         return state
 
     def _discloses(self) -> list[dict[str, Any]]:
-        """What the messages of one device tell the server, by name."""
+        """List what the messages of one device tell the server, by name."""
         fed = self.federation
         found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype, fed.plan.forwards)
         return [one.told() for one in found]
@@ -138,7 +137,7 @@ class Session:
         """The selected state beside popularity, and what validation said of it."""
         fed = self.federation
         validation = {name: row[name] for name in scored.means() if name in row}
-        if not validation and fed.validates:
+        if not validation and fed.fleet.validates:
             validation = fed.evaluate(state, "validation").means()
         return replace(beside_popularity(fed, scored, fed.evaluation), validation=validation)
 
@@ -149,7 +148,7 @@ class Session:
         recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}
-        written = folder.save_state(self.place, state, self.federation.fleet.devices)
+        written = folder.save_state(self.place, state, self.federation.fleet.gather().devices)
         written[folder.PER_USER] = folder.write_per_user(self.place, scored, self.data)
         for name in (folder.RECIPE, folder.METRICS, folder.TRANSCRIPT, WORLD, IDS):
             if (self.place / name).exists():
@@ -159,9 +158,7 @@ class Session:
 
 def beside_popularity(federation: Federation, scored: Scored, protocol: Evaluation) -> Utility:
     """Means over users, and what popularity reaches on the same items and candidates."""
-    clients, among = federation.clients, federation.fleet.candidates(protocol)
-    with workers(federation.plan.workers) as pool:
-        floor = evaluate(protocol, clients, "test", popularity(clients), among, pool).means()
+    floor = federation.fleet.floor(protocol).means()
     test, select = scored.means(), protocol.select
     collapsed = test[select] < floor[select]
     return Utility(test, {}, floor, collapsed, select, protocol.describe(), len(scored.user))

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from veilrec.base.plan import Plan
-from veilrec.engine.fleet import InProcess
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.ranks.follower import follow
 from veilrec.engine.ranks.leader import Ranks
 from veilrec.engine.ranks.links import Link
@@ -27,10 +27,11 @@ __all__ = ["shared"]
 def shared(link: Link, federation: Federation, run: Callable[[Federation], Result]) -> Result:
     """What a run finds, on every rank: the leader runs it, and tells the others."""
     link.allow(federation.plan.timeout)
-    federation.fleet.plan = _sized(federation.plan)
+    whole = federation.fleet.gather()
+    whole.plan = _sized(federation.plan)
     if not link.leads:
-        return _followed(link, federation.fleet)
-    fleet = Ranks.lead(federation.fleet, link)
+        return _followed(link, whole)
+    fleet = Ranks.lead(whole, link)
     result = run(replace(federation, fleet=fleet))
     fleet.end({"result": result.values()})
     return result

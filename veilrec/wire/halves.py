@@ -15,7 +15,15 @@ from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import Exchange, Fold, Letter, Posts, Uploads
 
-__all__ = ["exchange_bytes", "exchange_of", "fold_bytes", "fold_of", "letter_bytes", "letter_of"]
+__all__ = [
+    "exchange_bytes",
+    "exchange_of",
+    "fold_bytes",
+    "fold_of",
+    "letter_bytes",
+    "letter_of",
+    "tensors_of",
+]
 
 ALL, EACH, POSTS, ROUND = "all/", "each/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
@@ -38,7 +46,7 @@ def letter_of(data: bytes) -> Letter:
     Raises:
         BadInput: Where the bytes are no letter.
     """
-    flat = _tensors(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
+    flat = tensors_of(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
     return Letter(under(flat, ALL), under(flat, EACH), under(flat, POSTS), int(flat[ROUND]))
 
 
@@ -71,7 +79,7 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
     schema |= {name: Spec((), torch.float64, kind="count") for name in ROW.values()}
     found = codec.decode(data, schema, sender="fold", rest=True)
     partial = _partial(found, declared, dense=protocol.partial_is_sum)
-    rest = _tensors({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
+    rest = tensors_of({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
     values = {name: value for name, value in under(rest, POSTS).items() if POSTS + name != OWNER}
     if values:
         codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
@@ -80,7 +88,7 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
 
 
 def exchange_bytes(exchange: Exchange, read: Collection[str] | None) -> bytes:
-    """What watches on another process see of a chunk: the values that somebody reads (None for all of them),
+    """One chunk of a round for watches in another process: the values that any of them reads (None for all),
     and how many rows of a table each device sent. Losses stay where they are.
     """
     received = exchange.received
@@ -100,12 +108,12 @@ def exchange_bytes(exchange: Exchange, read: Collection[str] | None) -> bytes:
 
 def exchange_of(data: bytes, cohort: Tensor, letter: Letter, schema: Schema) -> Exchange:
     """The reverse of `exchange_bytes`, for a chunk of those ``[c]``, ascending, that a letter is for."""
-    flat = _tensors(codec.decode(data, {}, sender="exchange", rest=True))
-    rows = _under(flat, ROW_OF)
-    values: Message = {n: Rows(rows[n], v) if n in rows else v for n, v in _under(flat, VALUE).items()}
-    posts = {name: value for name, value in _under(flat, POSTS).items() if POSTS + name != OWNER}
+    flat = tensors_of(codec.decode(data, {}, sender="exchange", rest=True))
+    rows = under(flat, ROW_OF)
+    values: Message = {n: Rows(rows[n], v) if n in rows else v for n, v in under(flat, VALUE).items()}
+    posts = {name: value for name, value in under(flat, POSTS).items() if POSTS + name != OWNER}
     received = Uploads(
-        flat[COHORT], values, Posts(flat[OWNER], posts), sums=_under(flat, SUM), rows=_under(flat, COUNT)
+        flat[COHORT], values, Posts(flat[OWNER], posts), sums=under(flat, SUM), rows=under(flat, COUNT)
     )
     sent = letter.only(torch.searchsorted(cohort, flat[COHORT]))
     return Exchange(letter.round + 1, sent, received, schema)
@@ -113,14 +121,14 @@ def exchange_of(data: bytes, cohort: Tensor, letter: Letter, schema: Schema) -> 
 
 def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
     """The protocol's own part of a fold; of sums, whole tables."""
-    partial = {name.removeprefix(PARTIAL): value for name, value in found.items() if name.startswith(PARTIAL)}
+    partial = under(found, PARTIAL)
     if odd := partial.keys() - declared.keys():
         raise BadInput("fold", f"undeclared {sorted(odd)[0]!r}", "send only what the protocol declares")
     return {name: _dense(value, declared[name]) for name, value in partial.items()} if dense else partial
 
 
 def _seen(rest: Params) -> dict[str, Params]:
-    """What watches have found, by their tags."""
+    """Findings of watches, by their tags."""
     tags = {name.split("/")[1] for name in rest if name.startswith(SEEN)}
     return {tag: under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
 
@@ -141,5 +149,6 @@ def _dense(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
     return wide.index_copy_(0, value.row, value.value)
 
 
-def _tensors(message: Message) -> Params:
+def tensors_of(message: Message) -> Params:
+    """A message without its tables of which only some rows travel."""
     return {name: value for name, value in message.items() if isinstance(value, Tensor)}

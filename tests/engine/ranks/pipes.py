@@ -48,7 +48,7 @@ def ranked(make: Callable[[], Federation], size: int) -> Iterator[Federation]:
 
     def run(rank: int) -> None:
         try:
-            follow(Pipe(rank, size, queues), make().fleet)
+            follow(Pipe(rank, size, queues), make().fleet.gather())
         except Exception as error:
             queues[rank, LEADER].put(error)  # as `Link.fail` tells it
 
@@ -56,7 +56,7 @@ def ranked(make: Callable[[], Federation], size: int) -> Iterator[Federation]:
     for thread in threads:
         thread.start()
     federation = make()
-    fleet = Ranks.lead(federation.fleet, Pipe(LEADER, size, queues))
+    fleet = Ranks.lead(federation.fleet.gather(), Pipe(LEADER, size, queues))
     try:
         yield replace(federation, fleet=fleet)
     finally:

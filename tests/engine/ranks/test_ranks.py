@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.engine.ranks.pipes import ranked
-from tests.worlds import SHORT, checkerboard, federation, largest, phones, ragged, silos
+from tests.worlds import SHORT, checkerboard, contents, federation, largest, phones, ragged, silos
 from veilrec.base.params import Params, Rows
 from veilrec.clients import Clients
 from veilrec.defence import chain
@@ -96,8 +95,13 @@ def outcome(fed: Federation, n: int = 3) -> tuple[State, Params, Scored, dict[in
             }
 
     *_, (state, _) = fed.rounds(fed.start(), until=n, watch=[watch])
-    kept = fed.fleet.devices.copy()
-    return state, kept.get(kept.clients().sort().values), fed.evaluate(state), seen
+    return state, held(fed), fed.evaluate(state), seen
+
+
+def held(fed: Federation) -> Params:
+    """What devices keep, in the order of the clients."""
+    devices = fed.fleet.gather().devices
+    return devices.get(devices.clients().sort().values)
 
 
 def alike(one: Params, other: Params, bound: float = ROUNDING) -> bool:
@@ -200,13 +204,13 @@ def test_a_checkpoint_goes_on_with_any_number_of_ranks(name: str) -> None:
     end, kept, *_ = outcome(CASES[name](), 4)
     with ranked(CASES[name], 3) as fed:
         half = fed.run(fed.start(), rounds=2)
-        saved = {key: value.clone() for key, value in fed.fleet.devices.state().items()}
+        saved = contents(fed.fleet.gather().devices)
 
     def goes_on(fed: Federation) -> tuple[State, Params]:
-        fed.fleet.begin().restore(saved)
+        fed.fleet.gather().devices.restore(saved)
+        fed.fleet.spread()
         *_, (state, _) = fed.rounds(half, until=4)
-        devices = fed.fleet.devices.copy()
-        return state, devices.get(devices.clients().sort().values)
+        return state, held(fed)
 
     with ranked(CASES[name], 2) as fed:
         ends = [goes_on(fed), goes_on(CASES[name]())]
@@ -240,23 +244,23 @@ def test_every_device_has_one_home_and_no_rank_has_none(sizes: list[int], data: 
     fed = federation(phones(ragged(sizes, 60)), FedMF(60, dim=2), chunk=1, cohort=cohort)
     able = int((torch.tensor(sizes) > 0).sum())
     ranks = data.draw(st.integers(1, able))
-    home = homes(fed.fleet, ranks)
+    home = homes(fed.fleet.gather(), ranks)
     assert len(home) == len(sizes)
     assert set(home.tolist()) == set(range(ranks))
-    assert torch.equal(home, homes(fed.fleet, ranks))
+    assert torch.equal(home, homes(fed.fleet.gather(), ranks))
     load = torch.zeros(ranks).index_add(0, home, torch.tensor(fed.clients.sizes, dtype=torch.float32))
     assert float(load.max() - load.min()) <= max(fed.clients.sizes)
 
 
 def test_whole_chunks_are_dealt_where_everybody_takes_part() -> None:
     fed = CASES["mean"]()
-    home = homes(fed.fleet, 2)
-    assert all(len(set(home[chunk].tolist())) == 1 for chunk in fed.fleet.chunks(fed.able))
-    drawn = CASES["drawn"]()
-    assert any(len(set(homes(drawn.fleet, 2)[c].tolist())) == 2 for c in drawn.fleet.chunks(drawn.able))
+    home = homes(fed.fleet.gather(), 2)
+    assert all(len(set(home[chunk].tolist())) == 1 for chunk in fed.fleet.gather().chunks(fed.able))
+    whole = CASES["drawn"]().fleet.gather()
+    assert any(len(set(homes(whole, 2)[c].tolist())) == 2 for c in whole.chunks(whole.able))
 
 
 def test_more_ranks_than_portions_are_refused() -> None:
-    fed = replace(CASES["mean"]()).fleet
+    fed = CASES["mean"]().fleet.gather()
     with pytest.raises(BadInput, match="9 processes for 4 portions of devices; start 4 or fewer"):
         homes(fed, 9)

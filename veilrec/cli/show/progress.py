@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from veilrec.cli.show.tables import console, minutes
+from veilrec.cli.show.tables import console
+from veilrec.metrics.words import duration
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -86,7 +87,7 @@ class Sentences(Silence):
         if self.first is None or done in (self.first[1], total):
             return ""
         began, before = self.first
-        return f", about {minutes((now - began) / (done - before) * (total - done))} left"
+        return f", about {duration((now - began) / (done - before) * (total - done))} left"
 
     def _say(self, text: str) -> None:
         self.last = time.monotonic()
@@ -106,7 +107,7 @@ def _measured(row: Mapping[str, float] | None, select: str) -> str:
 
 @contextmanager
 def showing(select: str, title: str = "", *, quiet: bool = False) -> Iterator[Silence]:
-    """What tells people how far it is, for as long as it goes on."""
+    """Show people how far a command is, for as long as it goes on."""
     screen = console(stderr=True)
     if quiet:
         yield Silence()

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.show.leaks import printable
-from veilrec.cli.show.tables import amount, console, minutes, table
+from veilrec.cli.show.tables import console, table
+from veilrec.metrics.words import amount, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +62,7 @@ def print_result(result: Result, place: Path) -> None:
     )
     peak = result.timing.get("peak_bytes", 0)
     memory = f"; {amount(peak)} of memory at most" if peak else ""
-    out.print(f"Time: {minutes(result.timing['total'])}{memory}.")
+    out.print(f"Time: {duration(result.timing['total'])}{memory}.")
     out.print(f"Everything is in {place}", soft_wrap=True)
 
 
@@ -109,7 +110,7 @@ def _cells_table(results: Sequence[Run], select: str) -> Table:
 
 
 def _choice(value: Any) -> str:
-    """What a cell of a sweep chose: a value, or a list of tables as in ``apm, low 3 + once``."""
+    """The choice of a cell in a sweep: a value, or a list of tables as in ``apm, low 3 + once``."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         return str(value)
     told = [[str(v) if k == "name" else f"{k} {v}" for k, v in entry.items()] for entry in value]

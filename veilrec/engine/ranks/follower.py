@@ -10,15 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veilrec.base.keys import Keys
 from veilrec.base.params import Message
 from veilrec.base.plan import Forwards
 from veilrec.engine.evaluation import Evaluation
-from veilrec.engine.fleet import InProcess
+from veilrec.engine.fleet import Terms
+from veilrec.engine.in_process import BLOCK, InProcess
 from veilrec.engine.ranks.homes import homes
 from veilrec.engine.ranks.links import Link
 from veilrec.engine.ranks.messages import packed, tensors, unpacked
-from veilrec.engine.ranks.spread import BLOCK
 from veilrec.protocol import Counterpart
 from veilrec.wire import codec
 from veilrec.wire.halves import exchange_bytes, fold_bytes, letter_of
@@ -54,19 +53,16 @@ class Follower:
         self.fleet.begin()
 
     def _round(self, letter: bytes, cohort: bytes, forwards: Forwards, **scope: Any) -> None:
-        sent, own = letter_of(letter), tensors(cohort)["cohort"]
-        relay = Relay(self.link, scope["read"])
-        fold = self.fleet.round(sent, own, forwards, [relay], scope["trains"])
+        sent, relay = letter_of(letter), Relay(self.link, scope["read"])
+        terms = Terms(forwards, [relay], scope["trains"])
+        fold = self.fleet.round(sent, tensors(cohort)["cohort"], terms)
         schema = self.fleet.protocol.partial_schema(self.fleet.model, sent)
         self._done(fold_bytes(replace(fold, seen={}), schema))
 
-    def _work(self, letter: bytes, cohort: bytes, keys: int, **scope: Any) -> None:
-        sent, own = letter_of(letter), tensors(cohort)["cohort"]
-        read, schema, clients = scope["read"], self.fleet.schema(sent), self.fleet._places(own)
-        relay, drawn = Relay(self.link, read), Keys(torch.tensor(keys))
-        with self.fleet.working() as pool:
-            for chunk, answer in self.fleet.work(pool, sent, clients, drawn, scope["trains"], read):
-                relay(Exchange(sent.round + 1, chunk.letter, answer.uploads, schema))
+    def _probe(self, letter: bytes, cohort: bytes, again: int, **scope: Any) -> None:
+        relay = Relay(self.link, scope["read"])
+        for exchange in self.fleet.probe(letter_of(letter), scope["read"], again):
+            relay(exchange)
         self._done()
 
     def _evaluate(self, letter: bytes, which: str, judge: Mapping[str, Any]) -> None:
@@ -87,17 +83,15 @@ class Follower:
             self.link.send(packed({"is": "query"}, codec.encode(asked)))
             return tensors(unpacked(self.link.receive())[1][0])["scores"]
 
-    def _get(self, cohort: bytes, names: Sequence[str] | None) -> None:
-        found = self.fleet.devices.get(tensors(cohort)["cohort"], names)
-        self._done(codec.encode({**found}))
-
     def _put(self, cohort: bytes, values: bytes) -> None:
-        self.fleet.devices.put(tensors(cohort)["cohort"], tensors(values))
+        mine = torch.searchsorted(self.fleet.clients.number, tensors(cohort)["cohort"])
+        self.fleet.devices.put(mine, tensors(values))
 
     def _held(self) -> None:
         for some in self.fleet.devices.clients().split(BLOCK):
-            told = codec.encode({"cohort": some}), codec.encode({**self.fleet.devices.get(some)})
-            self.link.send(packed({"is": "held"}, *told))
+            number = self.fleet.clients.number[some]
+            parts = codec.encode({"cohort": number}), codec.encode({**self.fleet.devices.get(some)})
+            self.link.send(packed({"is": "held"}, *parts))
         self._done()
 
     def _done(self, *parts: bytes) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from veilrec.engine import fused
-from veilrec.engine.fleet import InProcess
+from veilrec.engine.in_process import InProcess
 from veilrec.errors import BadInput
 
 __all__ = ["homes"]

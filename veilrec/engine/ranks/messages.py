@@ -6,11 +6,10 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from torch import Tensor
-
 from veilrec.base.params import Params
 from veilrec.engine.fleet import Trains
 from veilrec.wire import codec
+from veilrec.wire.halves import tensors_of
 
 __all__ = ["packed", "scope", "tensors", "unpacked"]
 
@@ -43,5 +42,4 @@ def scope(read: Collection[str] | None, trains: Trains) -> dict[str, Any]:
 
 def tensors(data: bytes) -> Params:
     """The tensors of a part."""
-    found = codec.decode(data, {}, sender="rank", rest=True)
-    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+    return tensors_of(codec.decode(data, {}, sender="rank", rest=True))
