@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_once_and_before_the_first_round(place: Path, tmp_
 @pytest.mark.slow
 def test_sweeps_and_attacks_work_over_ranks(place: Path, tmp_path: Path) -> None:
     more = "seeds = [0, 1]\n" + RECIPE.format(rounds=3, look=3).replace("seed = 0\n", "")
-    more += '[threat]\nattributes = ["gender"]\nknown = 0.5\nresamples = 50\npermutations = 49\n'
+    more += '[threat]\nattributes = ["gender"]\nknown = 0.5\nresamples = 100\npermutations = 99\n'
     recipe = tmp_path / "sweep.toml"
     recipe.write_text(more.replace("dim = 4", 'dim = 4\nuser = "exposed"'), encoding="utf-8")
     one, two = run(recipe, tmp_path / "one"), run(recipe, tmp_path / "two", 2)
