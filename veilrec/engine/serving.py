@@ -3,12 +3,13 @@
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
 Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
 pass depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
-protocol makes queries, devices ask, and the server scores.
+protocol makes queries, devices ask, and the server scores: `asker` is what a device does for that, simulated
+or real.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,10 +32,11 @@ from veilrec.wire.uploads import Letter
 if TYPE_CHECKING:
     from veilrec.engine.fleet import InProcess
 
-__all__ = ["at_once", "scorer"]
+__all__ = ["asker", "at_once", "scorer"]
 
 HELD = 1 << 24  # values of whole item tables held at once, where each client has its own
 View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
+Ask = Callable[[Tensor], Message]  # clients [c] → what they ask with, client axis first
 
 
 def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
@@ -59,28 +61,66 @@ def at_once(fleet: InProcess) -> int:
 
 def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     """The scores of few enough clients, by what they were sent or by weights of each device's own."""
-    model, asks = fleet.model, overrides(fleet.protocol, Protocol, "query")
-    batched = overrides(model, Recommender, "cohort_scores") and not asks
-    view = _view(fleet, server, pool) if model.personal else None
-    shared = _shared(model)
+    if overrides(fleet.protocol, Protocol, "query"):
+        ask = asker(fleet, server, pool)
+        return lambda cohort, items: server.scores(ask(cohort), items)
+    model, here = fleet.model, _here(fleet, server, pool)
+    batched = overrides(model, Recommender, "cohort_scores")
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
-        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
-        own = view(cohort) if view else fleet.whole(cohort, [n for n, here in shared.items() if not here])
-        params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+        params, batch, _ = here(cohort)
         if batched:
             return model.cohort_scores(params, batch, items)
-        mine, where = pool.own(model), {n: None if here else 0 for n, here in shared.items()}
-        if asks:
-            return server.scores(_asked(fleet, mine, (params, where), batch, sent, cohort), items)
+        mine = pool.own(model)
 
         def alone(params: Params, batch: Batch, items: Tensor | None) -> Tensor:
             return bind(mine, params, type(mine).scores, batch, items)  # type: ignore[no-any-return]
 
-        axes = (where, Batch.axes(rows=None), None if items is None else 0)
+        axes = (_places(model), Batch.axes(rows=None), None if items is None else 0)
         return vmap(alone, in_dims=axes)(params, batch, items)
 
     return score
+
+
+def asker(fleet: InProcess, server: Counterpart, pool: Workers, secret: Keys | None = None) -> Ask:
+    """Clients ``[c]`` to what they ask the server with: under `secret` keys, or the same at every look."""
+    here, common = _here(fleet, server, pool), Keys.seed(0, fleet.keys.value.device)
+    keys = (secret or common).fold("score")
+
+    def ask(cohort: Tensor) -> Message:
+        params, batch, sent = here(cohort)
+        device, axes = _device(batch, sent, keys.fold(fleet.clients.tags[cohort]))
+        mine = pool.own(fleet.model)
+
+        def alone(params: Params, device: Device) -> Message:
+            return bind(mine, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
+
+        query: Message = vmap(alone, in_dims=(_places(fleet.model), axes))(params, device)
+        codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
+        return query
+
+    return ask
+
+
+def _here(
+    fleet: InProcess, server: Counterpart, pool: Workers
+) -> Callable[[Tensor], tuple[Params, Batch, Letter]]:
+    """Clients ``[c]`` to the weights that they score with, what is known of them, and their letter."""
+    view = _view(fleet, server, pool) if fleet.model.personal else None
+    shared = _shared(fleet.model)
+
+    def here(cohort: Tensor) -> tuple[Params, Batch, Letter]:
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        own = view(cohort) if view else fleet.whole(cohort, [n for n, alike in shared.items() if not alike])
+        params = {name: sent.all[name] if alike else own[name] for name, alike in shared.items()}
+        return params, batch, sent
+
+    return here
+
+
+def _places(model: Recommender) -> dict[str, int | None]:
+    """Where each weight that scores read has the client axis."""
+    return {name: None if alike else 0 for name, alike in _shared(model).items()}
 
 
 def _shared(model: Recommender) -> dict[str, bool]:
@@ -95,29 +135,9 @@ def _shared(model: Recommender) -> dict[str, bool]:
     return {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
 
 
-def _asked(
-    fleet: InProcess,
-    model: Recommender,
-    weights: tuple[Params, Mapping[str, int | None]],
-    batch: Batch,
-    sent: Letter,
-    cohort: Tensor,
-) -> Message:
-    """What devices ask the server with; `weights` come with the place of their client axis."""
-    (params, where), (device, axes) = weights, _device(fleet, batch, sent, cohort)
-
-    def ask(params: Params, device: Device) -> Message:
-        return bind(model, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
-
-    query: Message = vmap(ask, in_dims=(where, axes))(params, device)
-    codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
-    return query
-
-
-def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tuple[Device, Device]:
-    """Devices that want scores, and where they have the client axis; they draw the same at every look."""
-    keys = Keys.seed(0, cohort.device).fold("score").fold(fleet.clients.tags[cohort])
-    number = torch.tensor([sent.round, 0], device=cohort.device)
+def _device(batch: Batch, sent: Letter, keys: Keys) -> tuple[Device, Device]:
+    """Devices that want scores, and where they have the client axis."""
+    number = torch.tensor([sent.round, 0], device=keys.value.device)
     device = Device(batch, {**sent.all, **sent.each}, sent.posts, keys, number[0], number[1])
     each = dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0)
     axes = Device(Batch.axes(rows=None), each, None, 0, None, None, None)  # type: ignore[arg-type]

@@ -100,6 +100,8 @@ class Bar(Silence):
             )
         elif phase == "clients":
             self.bars.update(self.task, completed=self.rounds + done / max(1, total))
+        elif phase == "server":
+            self.bars.update(self.task, unit=f"server {done}/{total}")
         else:
             unit = f"{done}/{total}"
             self.bars.update(
