@@ -1,7 +1,7 @@
 """Ordered: a small sequential recommender, whose examples are ordered histories of bounded length.
 
-Paper: none; it stands for sequential recommenders to come. Its item table is each device's own and begins with
-keyed rows: over rows of zero, a history would say nothing.
+Paper: none; it stands for sequential recommenders to come. Its item table is each device's own and begins
+with keyed rows: over rows of zero, a history would say nothing.
 """
 
 from __future__ import annotations
