@@ -112,7 +112,7 @@ def alike(one: Tensor | Rows, other: Tensor | Rows) -> bool:
 
 
 def by_engine(case: Case, folder: Path) -> None:
-    """Any number of threads gives the same bits; uploads are what the letter's schema declares, to the byte."""
+    """Any number of threads gives the same bits; uploads are what their letter's schema says, to the byte."""
     fed, seen = case.federation(), list[Exchange]()
     state = trained(fed, seen)
     assert digest(state) == digest(trained(case.federation(workers=3)))
@@ -130,7 +130,7 @@ def by_engine(case: Case, folder: Path) -> None:
 
 
 def by_a_device(case: Case, folder: Path) -> None:
-    """A device alone sends the bytes that the engine has for it in every round, and asks what it asks there."""
+    """A device alone sends the bytes that the engine has for it in every round, and asks as it does there."""
     fed, recipe = case.federation(), case.recipe.toml()
     state, traffic, asks = fed.start(), counter(fed), overrides(fed.protocol, Protocol, "query")
     node.provision(fed, CLIENT, recipe, folder)
@@ -223,13 +223,14 @@ def by_ledger(case: Case, folder: Path) -> None:
 
 
 def by_report(case: Case, folder: Path) -> None:
-    """The page of a run, from its file, says what its devices tell."""
+    """A run's file says what its devices tell, and makes a page that promises nothing."""
     case.run(folder / "run")
     result = Result.load(folder / "run")
     text = html.unescape(page([("run", result)], "", {}))
     assert "no formal guarantee" in text
     assert {one["name"] for one in result.discloses} == {"", *case.uploads}
-    assert all(one["says"] in text for one in result.discloses)
+    assert all(one["says"] for one in result.discloses)
+    assert f"{result.utility.test['ndcg@10']:.3f}" in text
 
 
 def by_two_shards(case: Case, folder: Path) -> None:

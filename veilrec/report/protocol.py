@@ -231,6 +231,10 @@ def _sums(ledger: Mapping[str, Any]) -> Table | None:
         if each
         else []
     )
+    if asked := ledger.get("per_question") or {}:
+        rows.append(
+            ["one question for a list", "–", bare(asked.get("epsilon")), bare(asked.get("delta")), ""]
+        )
     for name, words in (
         ("max", "whole run, most exposed user"),
         ("median", "whole run, median user"),
