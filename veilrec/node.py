@@ -293,31 +293,37 @@ def _under(own: Params, prefix: str) -> Params:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m veilrec.node STORE``: the message on standard input, the upload on standard output."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    seeded, asks = "--seeded" in given, "--ask" in given
-    folder, *rest = [*(word for word in given if word not in ("--seeded", "--ask")), ""]
-    flags, files = rest[:-1:2], rest[1:-1:2]
+    """``python -m veilrec.node STORE``: the message on standard input, the reply on standard output."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    seeded, asks = "--seeded" in words, "--ask" in words
     try:
-        if not folder or len(flags) != len(files) or {*flags} - {"--plugin", "--post"}:
-            raise BadInput("node", "the arguments are a store, a file for the post and plugins", USAGE)
-        named = {flag: [Path(f) for g, f in zip(flags, files, strict=True) if g == flag] for flag in flags}
-        if len(named.get("--post", ())) > 1:
-            raise BadInput("--post", "named twice", USAGE)
-        if not (Path(folder) / CARD).is_file():
-            raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
-        for path in named.get("--plugin", ()):
-            catalogue.load_plugin(path)
-        (post,) = named.get("--post", [None])
+        store, post = _named([word for word in words if word not in ("--seeded", "--ask")])
         if asks and post is not None:
             raise BadInput("--post", "who asks posts nothing", USAGE)
-        message, store = sys.stdin.buffer.read(), Path(folder)
-        one = {"seeded": seeded} if asks else {"seeded": seeded, "post": post}
-        sys.stdout.buffer.write((ask if asks else answer)(store, message, **one))
+        message, how = sys.stdin.buffer.read(), {"seeded": seeded}
+        reply = ask(store, message, **how) if asks else answer(store, message, **how, post=post)
+        sys.stdout.buffer.write(reply)
     except VeilrecError as error:
         print(f"veilrec: error: {error}", file=sys.stderr)
         return error.code
     return 0
+
+
+def _named(words: Sequence[str]) -> tuple[Path, Path | None]:
+    """The store that a command names, and the file for the post; the plugins that it names are loaded."""
+    folder, *rest = [*words, ""]
+    flags, files = rest[:-1:2], rest[1:-1:2]
+    if not folder or len(flags) != len(files) or {*flags} - {"--plugin", "--post"}:
+        raise BadInput("node", "the arguments are a store, a file for the post and plugins", USAGE)
+    named = {flag: [Path(f) for g, f in zip(flags, files, strict=True) if g == flag] for flag in flags}
+    if len(named.get("--post", ())) > 1:
+        raise BadInput("--post", "named twice", USAGE)
+    if not (Path(folder) / CARD).is_file():
+        raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
+    for path in named.get("--plugin", ()):
+        catalogue.load_plugin(path)
+    (post,) = named.get("--post", [None])
+    return Path(folder), post
 
 
 if __name__ == "__main__":

@@ -75,6 +75,8 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         told("clients", 5, 10, None)
         told.bars.refresh()
         assert told.bars.tasks[0].completed == 3.5
+        told("server", 2, 4, None)  # it says so, and the bar stays
+        assert (told.bars.tasks[0].completed, told.bars.tasks[0].fields["unit"]) == (3.5, "server 2/4")
         told.begin("2 of 2")
         told("test", 0, 1, None)
         told.bars.refresh()

@@ -227,4 +227,5 @@ def test_keyed_rows_are_trained_from_where_they_began() -> None:
     for k in everyone.tolist():
         moved = (after[k] != before[k]).any(1).nonzero().squeeze(1).tolist()
         assert moved == kept[k][kept[k] >= 0].tolist()
-        assert 0 < len(moved) < 120
+        assert moved
+    assert not bool((kept >= 0).all())

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.worlds import Both, both, digest, held
+from tests.worlds import Both, both, digest, held, largest
 from veilrec import node
 from veilrec.base.params import Message, Params, Rows
 from veilrec.engine import serving
@@ -116,6 +116,7 @@ def by_engine(case: Case, folder: Path) -> None:
     fed, seen = case.federation(), list[Exchange]()
     state = trained(fed, seen)
     assert digest(state) == digest(trained(case.federation(workers=3)))
+    near(state, trained(case.federation(chunk=4)))
     before = fed.server.start(fed.keys.fold("server"))
     assert not same(before.server, state.server)
     assert {name for exchange in seen for name in exchange.received.values} <= set(case.uploads)
@@ -127,6 +128,16 @@ def by_engine(case: Case, folder: Path) -> None:
     scored = fed.evaluate(state)
     assert len(scored.user) == 14
     assert fed.last == state.round > 1
+
+
+def near(one: Both, other: Both) -> None:
+    """Whether two states are the same up to rounding; numbers of items are never rounded."""
+    pairs = [(one.server, other.server), (one.memory, other.memory)]
+    pairs.append((one.devices.state(), other.devices.state()))
+    for mine, theirs in pairs:
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert largest(value, theirs[name]) < (1e-4 if value.is_floating_point() else 1e-9)
 
 
 def by_a_device(case: Case, folder: Path) -> None:
@@ -230,7 +241,7 @@ def by_report(case: Case, folder: Path) -> None:
     assert "no formal guarantee" in text
     assert {one["name"] for one in result.discloses} == {"", *case.uploads}
     assert all(one["says"] for one in result.discloses)
-    assert f"{result.utility.test['ndcg@10']:.3f}" in text
+    assert "synthetic" in text
 
 
 def by_two_shards(case: Case, folder: Path) -> None:

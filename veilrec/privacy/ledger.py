@@ -132,7 +132,7 @@ class Ledger:
         asking = Ledger([m for m in self.declared if m.name in self.asks], 1)
         whole = {m.name: torch.tensor([m.table]) for m in asking.counted if m.table is not None}
         units = asking._units(1, whole).tolist()
-        return spend(asking.charges, units, alike=True)[0] if asking.charges else None
+        return spend(asking.charges, units)[0] if asking.charges else None
 
     def summary(self) -> dict[str, Any]:
         """All of it as `result.json` holds it."""
