@@ -18,7 +18,9 @@ import torch
 from tests.papers_to_come import checks
 from tests.papers_to_come.checks import CHECKS, Case, Check, trained
 from veilrec import node
+from veilrec.attacks.common.readings import refusal
 from veilrec.base.params import Message, Rows
+from veilrec.engine.probe import public
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.model import Recommender
 from veilrec.privacy.mechanism import Mechanism, exact
@@ -217,3 +219,13 @@ def test_a_pass_is_everybody_once() -> None:
     for each in (turns[:3], turns[3:]):
         assert torch.equal(torch.cat(each).sort().values, fed.fleet.roster.able)
     assert not torch.equal(turns[0], turns[3])
+
+
+@pytest.mark.parametrize("case", [PTF, SUMS], ids=str)
+@pytest.mark.parametrize("name", ["updates", "parameters", "profile", "embeddings", "withheld", "recovered"])
+def test_attackers_who_read_weights_say_in_a_line_that_there_are_none(name: str, case: Case) -> None:
+    """An attacker who finds nothing where nothing is read would look like privacy."""
+    known = public(case.federation())
+    assert known.weights == {}
+    assert refusal(known, (), name, ())
+    assert bool(refusal(known, ("user_vectors",), name, ())) == (name != "embeddings")
