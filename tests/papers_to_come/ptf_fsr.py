@@ -59,13 +59,17 @@ class PTFFSR(Protocol):
         return model.loss(device) + (there * gap).sum() / there.sum().clamp(min=1)
 
     def pack(self, model: Recommender, device: Device, trained: Params, gradient: Params) -> Message:
+        return {"sequence": self._some(device)}
+
+    def query(self, model: Recommender, device: Device) -> Message:
+        return {"latest": self._some(device)}
+
+    def _some(self, device: Device) -> Tensor:
+        """``[t]`` a user's latest items, less those that chance keeps back."""
         history = device.batch.history[0]  # rows of the local table
         item = device.batch.rows[history.clamp(min=0)]
         stays = (history < 0) | (device.keys.fold("kept").uniform(len(history)) > self.kept)
-        return {"sequence": torch.where(stays, -1, item)}
-
-    def query(self, model: Recommender, device: Device) -> Message:
-        return {"latest": device.batch.history[0]}
+        return torch.where(stays, -1, item)
 
     def schema(
         self, model: Recommender, sent: Letter | None = None, dtype: torch.dtype = torch.float32

@@ -17,6 +17,7 @@ import torch
 
 from tests.papers_to_come import checks
 from tests.papers_to_come.checks import CHECKS, Case, Check, trained
+from tests.test_node import alone
 from veilrec import node
 from veilrec.attacks.common.readings import refusal
 from veilrec.base.params import Message, Rows
@@ -229,3 +230,29 @@ def test_attackers_who_read_weights_say_in_a_line_that_there_are_none(name: str,
     assert known.weights == {}
     assert refusal(known, (), name, ())
     assert bool(refusal(known, ("user_vectors",), name, ())) == (name != "embeddings")
+
+
+def test_a_device_asks_as_often_as_its_user_wants(tmp_path: Path) -> None:
+    """By the command too; not before it has taken part, never with a post, and with chance of its own."""
+    fed = PTF.federation()
+    state, client = fed.start(), int(fed.sample(0)[0])
+    for name in ("real", "seeded"):
+        node.provision(fed, client, PTF.recipe.toml(), tmp_path / name)
+    message = node.letter(fed, state, client)
+    with pytest.raises(BadInput, match="has answered no round yet"):
+        node.ask(tmp_path / "real", message)
+    node.answer(tmp_path / "real", message)
+    node.answer(tmp_path / "seeded", message, seeded=True)
+    before = [path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))]
+    asked = {kind: {ask(tmp_path / kind, message, kind) for _ in range(8)} for kind in ("real", "seeded")}
+    assert len(asked["seeded"]) == 1 < len(asked["real"])
+    assert [path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))] == before
+    post = alone(tmp_path / "real", message, "--ask", "--post", str(tmp_path / "post"))
+    assert (post.returncode, post.stdout) == (2, b"")
+    assert b"who asks posts nothing" in post.stderr
+
+
+def ask(store: Path, message: bytes, kind: str) -> bytes:
+    done = alone(store, message, "--ask", *(["--seeded"] if kind == "seeded" else []))
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
