@@ -7,7 +7,7 @@ with ``--seeded`` they are the simulation's, to compare the two. What a defence 
 in the device's first round, and a store stays with the kind of noise that it began with. No round is answered
 twice.
 
-What a user posts openly is a message of its own, as `Defence.announce` declares it. It is written to the file
+What a user posts openly is a message of its own, as `Defence.posts` declares it. It is written to the file
 that ``--post`` names, where the defence posts and the user consents; else no file is written. Without
 ``--post`` nothing is posted, and whoever learns from posts does without this user's.
 
@@ -30,10 +30,11 @@ from torch import Tensor
 from veilrec.base import tensors
 from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
-from veilrec.base.params import Message, Params
+from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
+from veilrec.defence import secretly
 from veilrec.engine import serving
-from veilrec.engine.fleet import InProcess
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
@@ -42,6 +43,7 @@ from veilrec.protocol import Counterpart, Protocol, State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
 from veilrec.wire import codec
+from veilrec.wire.halves import tensors_of
 from veilrec.wire.uploads import EACH, Letter, Uploads
 
 __all__ = ["answer", "ask", "letter", "main", "provision"]
@@ -64,7 +66,7 @@ def letter(
     recipe: str = "",
     missed: Sequence[int] = (),
 ) -> bytes:
-    """What the server sends to a device of the coming round, posts included.
+    """Encode what the server sends to a device of the coming round, posts included.
 
     Args:
         federation, state: The server's.
@@ -91,7 +93,8 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
     defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients, log = federation.fleet.given, federation.fleet.given.log
+    clients = federation.fleet.gather().given
+    log = clients.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
     user = int(clients.seats[client, 0])
@@ -109,8 +112,9 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
 
 
 def _weights(federation: Federation, client: int) -> Params:
-    """What a device holds, less the parts of a defence that are as they were drawn: it draws them itself."""
-    devices, helpers = federation.fleet.devices, federation.fleet.task().helpers
+    """The weights that a device holds, less parts of a defence still as drawn: it draws them itself."""
+    fleet = federation.fleet.gather()
+    devices, helpers = fleet.devices, fleet.task().helpers
     alone = torch.tensor([client], device=devices.slot.device)
     now = devices.get(alone)
     first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now
@@ -119,7 +123,7 @@ def _weights(federation: Federation, client: int) -> Params:
 
 
 def _data(clients: Clients, client: int) -> Params:
-    """What training reads of a phone's user."""
+    """The data of a phone's user that training reads."""
     log, user = clients.log, int(clients.seats[client, 0])
     data = {"item": log.item[log.user == user]}
     data |= {f"attribute/{name}": label[user] for name, label in log.attributes.items()}
@@ -199,11 +203,11 @@ def _not_here(query: Message, items: Tensor | None) -> Tensor:
 def _received(fleet: InProcess, message: bytes) -> Letter:
     """A letter from its bytes: what is for all, what is for this device alone, and posts."""
     sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    found = _tensors(codec.decode(message, sheet, freely=POST))
+    found = tensors_of(codec.decode(message, sheet, freely=POST))
     round = int(found.pop("round"))
-    each = {name: value[None] for name, value in _under(found, EACH).items()}
+    each = {name: value[None] for name, value in under(found, EACH).items()}
     common = {name: value for name, value in found.items() if not name.startswith((POST, EACH))}
-    return Letter(common, each, _under(found, POST), round)
+    return Letter(common, each, under(found, POST), round)
 
 
 def _check_run(folder: Path, own: Params, notes: Mapping[str, str]) -> None:
@@ -233,7 +237,7 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
 
 
 def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
-    """What the one device sends in answer to a letter, and what it holds from then on."""
+    """Answer a letter: what the one device sends, and what it holds from then on."""
     alone = torch.tensor([0])
     fleet.devices.put(alone, _held(fleet, own))
     chunk = fleet.chunk(letter, alone, alone, fleet.keys)
@@ -246,7 +250,7 @@ def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, P
 
 def _held(fleet: InProcess, own: Params) -> Params:
     """What the one device of a store holds: what it has kept, and else what it begins with."""
-    kept = {name: value[None] for name, value in _under(own, "own/").items()}
+    kept = {name: value[None] for name, value in under(own, "own/").items()}
     return fleet.fresh(torch.tensor([0])) | kept
 
 
@@ -266,30 +270,22 @@ def _fleet(folder: Path, card: dict[str, Any], own: Params, *, seeded: bool) -> 
         item_ids=[""] * card["items"],  # a device has no need of the original ids
         rating=own.get("rating"),
         time=own.get("time"),
-        attributes={name: label[None] for name, label in _under(own, "attribute/").items()},
+        attributes={name: label[None] for name, label in under(own, "attribute/").items()},
         classes=card["classes"],
-        values={name: value[None] for name, value in _under(own, "value/").items()},
+        values={name: value[None] for name, value in under(own, "value/").items()},
         features=own["features"][None] if "features" in own else None,
         feature_names=card["features"],
     )
     nobody = torch.tensor([-1])
-    given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
+    given = {name: consent[None, None] for name, consent in under(own, "consent/").items()}
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
     width = own["features"].shape[-1] if "features" in own else 0
     model = made(parts["model"], card["items"], 1, width)
-    defence = parts["defence"] if seeded else parts["defence"].on_device()
+    defence = parts["defence"] if seeded else secretly(parts["defence"])
     kinds = parts["protocol"], defence, parts["plan"]
     secret = None if seeded else Keys.secret()
     fresh = SEEDED not in own
     return InProcess.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
-
-
-def _tensors(message: Message) -> Params:
-    return {name: value for name, value in message.items() if isinstance(value, Tensor)}
-
-
-def _under(own: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in own.items() if name.startswith(prefix)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.worlds import SHORT, checkerboard, federation, largest, phones, ragged, silos
+from tests.worlds import SHORT, checkerboard, contents, federation, largest, phones, ragged, silos
 from veilrec.base.params import Message
 from veilrec.defences.pard import PARD
+from veilrec.engine.fleet import Terms
+from veilrec.engine.probe import probe
 from veilrec.engine.shards import Shards
 from veilrec.errors import BadInput
 from veilrec.models.fedncf import FedNCF
@@ -31,8 +33,7 @@ def fed_of(protocol: FedAvg | None = None, **plan: Any) -> Federation:
 def sharded(fed: Federation, order: tuple[int, ...] = (0, 1)) -> Federation:
     """The same federation in two shards, every other client in each."""
     every = torch.arange(len(fed.clients))
-    shards = Shards([fed.fleet.shard(every[k::2]) for k in (0, 1)], order)
-    return Federation(shards, fed.server)  # type: ignore[arg-type]
+    return Federation(Shards.of(fed.fleet, [every[k::2] for k in (0, 1)], order), fed.server)
 
 
 def rounds(fed: Federation, n: int, **rest: Any) -> Any:
@@ -68,7 +69,7 @@ def test_where_whole_chunks_are_dealt_the_bits_are_the_same(protocol: FedAvg) ->
     fed = fed_of(protocol, chunk=2, workers=1)
     chunks = fed.fleet.chunks(fed.able)
     dealt = [torch.cat(list(chunks[k::2])).sort().values for k in (0, 1)]
-    parted = Federation(Shards([fed.fleet.shard(some) for some in dealt]), fed.server)  # type: ignore[arg-type]
+    parted = Federation(Shards.of(fed.fleet, dealt), fed.server)
     one, other = rounds(fed, 3), rounds(parted, 3)
     assert all(torch.equal(value, other.server[name]) for name, value in one.server.items())
     assert all(torch.equal(value, other.memory[name]) for name, value in one.memory.items())
@@ -91,6 +92,37 @@ def test_what_is_posted_in_shards_has_the_owners_of_the_whole() -> None:
     assert len(one.posts.owner) > 3
     assert torch.equal(one.posts.owner, other.posts.owner)
     assert all(largest(v, other.posts.values[n]) < 1e-6 for n, v in one.posts.values.items())
+
+
+def test_a_checkpoint_of_shards_is_one_of_all_devices() -> None:
+    """What shards hold is gathered in one store; a run goes on from it in shards or in one process."""
+    whole, parted, again = (fed_of(cohort=0.7) for _ in range(3))
+    parted, again = sharded(parted), sharded(again, (1, 0))
+    state = rounds(parted, 2)
+    held = parted.fleet.gather().devices
+    everyone = torch.arange(len(whole.clients))
+    for k, fleet in enumerate(parted.fleet.fleets):
+        mine = fleet.devices.get(torch.arange(len(fleet.clients)))
+        assert all(torch.equal(value, held.get(everyone[k::2])[name]) for name, value in mine.items())
+    for fed in (whole, again):
+        fed.start()
+        fed.fleet.gather().devices.restore(contents(held))
+        fed.fleet.spread()
+    ends = []
+    for fed in (parted, whole, again):
+        *_, (end, _) = fed.rounds(state, until=4)
+        ends.append(end)
+    assert all(largest(ends[0].server[n], end.server[n]) < 1e-6 for end in ends[1:] for n in end.server)
+
+
+def test_every_client_of_every_shard_is_probed() -> None:
+    whole, parted = fed_of(), sharded(fed_of())
+    state = rounds(whole, 1)
+    one, other = (
+        torch.cat([seen.received.cohort for seen in probe(fed, state)]).sort().values
+        for fed in (whole, parted)
+    )
+    assert torch.equal(one, other)
 
 
 def test_silos_can_be_parted_too() -> None:
@@ -123,7 +155,7 @@ def test_watches_of_shards_are_merged_by_their_tags() -> None:
         letter = whole.server.send(state, cohort, whole.keys)
         for fleet, mine in zip(shards.fleets, each, strict=True):
             own = torch.isin(cohort, fleet.clients.number)
-            fold = fleet.round(letter, cohort[own], watch=[mine])
+            fold = fleet.round(letter, cohort[own], Terms(watch=[mine]))
             assert fold.seen[mine.tag].keys() == mine.state().keys()
         state = state.__class__(state.round + 1, state.server, state.memory, state.posts)
     each[0].merge(each[1].state())

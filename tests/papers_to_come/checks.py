@@ -171,7 +171,7 @@ def by_a_device(case: Case, folder: Path) -> None:
 def counter(fed: Federation) -> Traffic:
     fleet = fed.fleet
     letter = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    return Traffic(fleet.schema(), letter, len(fed.clients), query=fleet.query_schema)
+    return Traffic(fleet.schema(), letter, len(fed.clients), query=fed.protocol.query_schema(fed.model))
 
 
 def by_a_checkpoint(case: Case, folder: Path, leaves: str = "clients") -> None:

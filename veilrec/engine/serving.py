@@ -1,8 +1,8 @@
 """Serving: the scores that users are shown in a state, everywhere alike.
 
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
-Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
-pass depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
+Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. It
+depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
 protocol makes queries, devices ask, and the server scores: `asker` is what a device does for that, simulated
 or real.
 """
@@ -20,7 +20,7 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope, part_of
 from veilrec.base.rows import filled
 from veilrec.clients import Batch
-from veilrec.engine import private_rows
+from veilrec.engine.devices import private_rows
 from veilrec.engine.evaluation import Score
 from veilrec.engine.respond import Chunk, drawn, learned
 from veilrec.engine.workers import Workers
@@ -30,7 +30,7 @@ from veilrec.wire import codec
 from veilrec.wire.uploads import Letter
 
 if TYPE_CHECKING:
-    from veilrec.engine.fleet import InProcess
+    from veilrec.engine.in_process import InProcess
 
 __all__ = ["asker", "at_once", "scorer"]
 
@@ -52,7 +52,7 @@ def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
 
 
 def at_once(fleet: InProcess) -> int:
-    """How many clients' whole item tables are held at once; 0 where no client has a table of its own."""
+    """The number of clients whose whole item tables are held at once; 0 where none has a table."""
     model = fleet.model
     own = fleet.task().tables if model.personal else private_rows.names_of(model)
     each = sum(model.get_parameter(name).numel() for name in own)
@@ -64,11 +64,12 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     if overrides(fleet.protocol, Protocol, "query"):
         ask = asker(fleet, server, pool)
         return lambda cohort, items: server.scores(ask(cohort), items)
-    model, here = fleet.model, _here(fleet, server, pool)
-    batched = overrides(model, Recommender, "cohort_scores")
+    model, batched = fleet.model, overrides(fleet.model, Recommender, "cohort_scores")
+    view = _view(fleet, server, pool) if model.personal else None
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
-        params, batch, _ = here(cohort)
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        params, where = weights(fleet, sent, cohort, view)
         if batched:
             return model.cohort_scores(params, batch, items)
         mine = pool.own(model)
@@ -76,7 +77,7 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
         def alone(params: Params, batch: Batch, items: Tensor | None) -> Tensor:
             return bind(mine, params, type(mine).scores, batch, items)  # type: ignore[no-any-return]
 
-        axes = (_places(model), Batch.axes(rows=None), None if items is None else 0)
+        axes = (where, Batch.axes(rows=None), None if items is None else 0)
         return vmap(alone, in_dims=axes)(params, batch, items)
 
     return score
@@ -84,55 +85,40 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
 
 def asker(fleet: InProcess, server: Counterpart, pool: Workers, secret: Keys | None = None) -> Ask:
     """Clients ``[c]`` to what they ask the server with: under `secret` keys, or the same at every look."""
-    here, common = _here(fleet, server, pool), Keys.seed(0, fleet.keys.value.device)
-    keys = (secret or common).fold("score")
+    view = _view(fleet, server, pool) if fleet.model.personal else None
+    keys = (secret or Keys.seed(0, fleet.keys.value.device)).fold("score")
 
     def ask(cohort: Tensor) -> Message:
-        params, batch, sent = here(cohort)
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        params, where = weights(fleet, sent, cohort, view)
         device, axes = _device(batch, sent, keys.fold(fleet.clients.tags[cohort]))
         mine = pool.own(fleet.model)
 
         def alone(params: Params, device: Device) -> Message:
             return bind(mine, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
 
-        query: Message = vmap(alone, in_dims=(_places(fleet.model), axes))(params, device)
-        codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
+        query: Message = vmap(alone, in_dims=(where, axes))(params, device)
+        schema = fleet.protocol.query_schema(fleet.model, fleet.plan.dtype)
+        codec.check(query, schema, lead=(len(cohort),), sender="query")
         return query
 
     return ask
 
 
-def _here(
-    fleet: InProcess, server: Counterpart, pool: Workers
-) -> Callable[[Tensor], tuple[Params, Batch, Letter]]:
-    """Clients ``[c]`` to the weights that they score with, what is known of them, and their letter."""
-    view = _view(fleet, server, pool) if fleet.model.personal else None
-    shared = _shared(fleet.model)
+def weights(
+    fleet: InProcess, sent: Letter, cohort: Tensor, view: View | None = None
+) -> tuple[Params, dict[str, int | None]]:
+    """The weights that scores read on some devices, and where each has the client axis: None for all alike.
 
-    def here(cohort: Tensor) -> tuple[Params, Batch, Letter]:
-        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
-        own = view(cohort) if view else fleet.whole(cohort, [n for n, alike in shared.items() if not alike])
-        params = {name: sent.all[name] if alike else own[name] for name, alike in shared.items()}
-        return params, batch, sent
-
-    return here
-
-
-def _places(model: Recommender) -> dict[str, int | None]:
-    """Where each weight that scores read has the client axis."""
-    return {name: None if alike else 0 for name, alike in _shared(model).items()}
-
-
-def _shared(model: Recommender) -> dict[str, bool]:
-    """Each weight that scores read, and whether it comes with the letter, the same for everybody.
-
-    Networks of a defence that stay on a device may be large, and scores never read them. Of a personal model
-    everything is the device's own.
+    Networks of a defence that stay on a device may be large, and scores never read them. With a `view`, of a
+    personal model, everything is the device's own.
     """
-    parts = {name: model.parts[part_of(name)] for name in model.names()}
-    if model.personal:
-        return dict.fromkeys(parts, False)
-    return {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
+    parts = {name: fleet.model.parts[part_of(name)] for name in fleet.model.names()}
+    common = {name for name, part in parts.items() if part.scope is Scope.SHARED and view is None}
+    read = [name for name, part in parts.items() if view or name in common or not part.helper]
+    own = view(cohort) if view else fleet.whole(cohort, [name for name in read if name not in common])
+    params = {name: sent.all[name] if name in common else own[name] for name in read}
+    return params, {name: None if name in common else 0 for name in read}
 
 
 def _device(batch: Batch, sent: Letter, keys: Keys) -> tuple[Device, Device]:
@@ -140,12 +126,12 @@ def _device(batch: Batch, sent: Letter, keys: Keys) -> tuple[Device, Device]:
     number = torch.tensor([sent.round, 0], device=keys.value.device)
     device = Device(batch, {**sent.all, **sent.each}, sent.posts, keys, number[0], number[1])
     each = dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0)
-    axes = Device(Batch.axes(rows=None), each, None, 0, None, None, None)  # type: ignore[arg-type]
+    axes = Device(Batch.axes(rows=None), each, None, 0, None, None)  # type: ignore[arg-type]
     return device, axes
 
 
 def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
-    """Some clients ``[c]`` to all their weights after one more local pass, client axis first."""
+    """Map some clients ``[c]`` to all their weights after training once more, client axis first."""
     apart = fleet.keys.fold("personal")
 
     def train(cohort: Tensor) -> Params:

@@ -38,7 +38,7 @@ class Letter(NamedTuple):
 
 
 class Posts(NamedTuple):
-    """What consenting users have posted openly: the latest of each."""
+    """Posts of consenting users, open to everybody: the latest of each."""
 
     owner: Tensor  # [posts] number of the client in the whole log, times seats, plus seat
     values: Params  # name → [posts, …]
@@ -49,7 +49,7 @@ class Posts(NamedTuple):
         return cls(torch.zeros(0, dtype=torch.int64, device=device), {})
 
     def merge(self, newer: Posts) -> Posts:
-        """Both, where a later post replaces the same owner's earlier one; ordered by owner."""
+        """Merge posts: a later one replaces the same owner's earlier one; ordered by owner."""
         if not len(newer.owner):
             return self
         older = self.owner.to(newer.owner)  # that of `none` may lie elsewhere
@@ -65,7 +65,7 @@ class Posts(NamedTuple):
 
 @dataclass(frozen=True)
 class Uploads:
-    """What one chunk of a cohort sends in one round, after every defence has had its say.
+    """Uploads of one chunk of a cohort in one round, after every defence.
 
     Attributes:
         cohort: ``[c]`` numbers of the clients in the whole log.
@@ -95,7 +95,7 @@ class Uploads:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One chunk of one round as the server lived it.
+    """One chunk of one round, as the server sees it.
 
     Attributes:
         round: From 1.
@@ -112,7 +112,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Fold:
-    """What of one round leaves the devices' side for the server.
+    """A fold: the part of one round that leaves the devices' side for the server.
 
     Attributes:
         partial: The protocol's own fold of all uploads.
