@@ -133,7 +133,8 @@ def by_engine(case: Case, folder: Path) -> None:
 def near(one: Both, other: Both) -> None:
     """Whether two states are the same up to rounding; numbers of items are never rounded."""
     pairs = [(one.server, other.server), (one.memory, other.memory)]
-    pairs.append((one.devices.state(), other.devices.state()))
+    every = torch.arange(len(one.devices.slot))
+    pairs.append((one.devices.get(every), other.devices.get(every)))
     for mine, theirs in pairs:
         assert mine.keys() == theirs.keys()
         for name, value in mine.items():
@@ -237,7 +238,7 @@ def by_report(case: Case, folder: Path) -> None:
     """A run's file says what its devices tell, and makes a page that promises nothing."""
     case.run(folder / "run")
     result = Result.load(folder / "run")
-    text = html.unescape(page([("run", result)], "", {}))
+    text = html.unescape(page([("run", result)], ""))
     assert "no formal guarantee" in text
     assert {one["name"] for one in result.discloses} == {"", *case.uploads}
     assert all(one["says"] for one in result.discloses)
@@ -250,26 +251,15 @@ def by_two_shards(case: Case, folder: Path) -> None:
     one, every = trained(whole), torch.arange(len(whole.clients))
     for order in ((0, 1), (1, 0)):
         fed = case.federation()
-        shards = Shards([fed.fleet.shard(every[k::2]) for k in (0, 1)], order)
-        parted = Federation(shards, fed.server)  # type: ignore[arg-type]
+        shards = Shards.of(fed.fleet, [every[k::2] for k in (0, 1)], order)
+        parted = Federation(shards, fed.server)
         *_, (other, _) = parted.rounds(parted.start())
         assert same(one.server, other.server)
         assert same(one.memory, other.memory)
-        mine = held(whole, one)
-        for k, fleet in enumerate(shards.fleets):
-            theirs = fleet.devices.get(torch.arange(len(fleet.clients)))
-            assert all(cut(mine[name][k::2], value) for name, value in theirs.items())
+        assert same(held(whole, one), shards.gather().devices.get(every))
         judged, also = whole.evaluate(one), parted.evaluate(other)
         assert torch.equal(judged.user, also.user)
         assert same(judged.values, also.values)
-
-
-def cut(wide: Tensor, value: Tensor) -> bool:
-    """Whether what some devices hold is the same, but for the padding that others have brought."""
-    if wide.dim() > 1:
-        wide, rest = wide[:, : value.shape[1]], wide[:, value.shape[1] :]
-        assert not bool((rest > 0).any())
-    return torch.equal(wide, value)
 
 
 def by_bytes(case: Case, folder: Path) -> None:

@@ -45,7 +45,7 @@ class Ordered(Recommender):
         self.history, self.n_seats, self.scale = length, n_seats, 0.5
         self.parts = {
             "item": Part(Scope.PRIVATE, rows="item", keyed_rows=True),
-            "mix": Part(Scope(mixing), alike=True),
+            "mix": Part(Scope(mixing), shared_init=True),
         }
         self.item = nn.Parameter(torch.empty(n_items, dim))
         self.mix = nn.Parameter(torch.empty(dim, dim))
