@@ -13,7 +13,7 @@ from veilrec.model import Recommender
 from veilrec.protocol import Protocol
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
-from veilrec.wire.uploads import Exchange, Fold, Letter, Posts, Uploads
+from veilrec.wire.uploads import EACH, Exchange, Fold, Letter, Posts, Uploads
 
 __all__ = [
     "exchange_bytes",
@@ -25,7 +25,7 @@ __all__ = [
     "tensors_of",
 ]
 
-ALL, EACH, POSTS, ROUND = "all/", "each/", "posts/", "round"
+ALL, POSTS, ROUND = "all/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
 ROW = {"clients": "row/clients", "loss": "row/loss"}
 OWNER, GROUPS = "posts/owner", "groups"

@@ -152,7 +152,7 @@ def test_traffic_and_ledger_are_those_of_one_process(name: str) -> None:
     def counted(fed: Federation) -> list[Any]:
         fleet = fed.fleet
         down = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-        watches = Traffic(fleet.schema(), down, len(fleet.clients), fleet.clients.n_seats), Ledger.of(fed)
+        watches = Traffic(down, len(fleet.clients), fleet.clients.n_seats), Ledger.of(fed)
         for state, _ in fed.rounds(fed.start(), until=3, watch=watches):
             watches[0].finish(state.posts)
         return [watch.summary() for watch in watches]
