@@ -184,7 +184,10 @@ class Protocol(ABC):
     def schema(
         self, model: Recommender, sent: Letter | None = None, dtype: torch.dtype = torch.float32
     ) -> Schema:
-        """What one device may upload in answer to a letter; without one, what it may in general.
+        """What one device may upload in answer to a letter; without one, the most that it may in any round.
+
+        A later letter may ask for less, for other entries and for smaller ones, of those that the schema
+        without a letter lists: what a ledger says before the first round goes by that one.
 
         By default its SHARED and EXPOSED parts, of item tables only rows.
         """

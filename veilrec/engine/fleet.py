@@ -35,6 +35,7 @@ from veilrec.eraser import VectorEraser, erased
 from veilrec.errors import ClientFailed
 from veilrec.model import Recommender, begun, told
 from veilrec.protocol import Counterpart, Protocol, Shape
+from veilrec.wire import codec
 from veilrec.wire.codec import Schema
 from veilrec.wire.uploads import Exchange, Fold, Letter, Posts, Uploads
 
@@ -339,8 +340,15 @@ class InProcess(Fleet):
         return self.clients.batch(cohort, history=self.model.history, rows=rows, dtype=self.plan.dtype)
 
     def schema(self, letter: Letter | None = None) -> Schema:
-        """What one device may upload in answer to a letter."""
-        return self.protocol.schema(self.model, letter, self.plan.dtype)
+        """What one device may upload in answer to a letter.
+
+        Raises:
+            BadInput: Where that is more than the protocol declares without one, by which a ledger goes.
+        """
+        found = self.protocol.schema(self.model, letter, self.plan.dtype)
+        if letter is not None:
+            codec.within(found, self.schema())
+        return found
 
     @cached_property
     def query_schema(self) -> Schema:
