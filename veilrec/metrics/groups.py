@@ -65,7 +65,7 @@ class Group:
 
     @property
     def defended(self) -> bool:
-        """Whether any defence acts."""
+        """Whether any defence or eraser acts."""
         return defended(self.first.settings)
 
     @property
@@ -152,7 +152,7 @@ def flat(value: Any, lead: str = "", *, every: bool = False) -> dict[str, Any]:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each run its defence, after the model where models differ; and what sets namesakes apart."""
+    """For each run its defences, after the model where models differ; and what sets namesakes apart."""
     models = [str((one.get("model") or {}).get("name", "")) for one in settings]
     names = [" + ".join(defences(one)) or "none" for one in settings]
     names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]
@@ -182,12 +182,13 @@ def _told(key: str, settings: Mapping[str, Any]) -> str:
 
 
 def defences(settings: Mapping[str, Any]) -> list[str]:
-    """The names of the defences, in order."""
-    found = settings.get("defence") or []
-    entries = list(found) if isinstance(found, list | tuple) else [found]
-    return [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
+    """The names of the defences, in order, then those of the erasers: whatever acts against inference."""
+    found = [settings.get(section) or [] for section in ("defence", "eraser")]
+    entries = [one for some in found for one in (some if isinstance(some, list | tuple) else [some])]
+    names = [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
+    return [name for name in names if name.casefold() not in UNDEFENDED] or names[:1]
 
 
 def defended(settings: Mapping[str, Any]) -> bool:
-    """Whether any defence acts."""
+    """Whether any defence or eraser acts."""
     return any(name.casefold() not in UNDEFENDED for name in defences(settings))

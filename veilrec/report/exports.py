@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from veilrec.metrics.groups import seed_of
+from veilrec.metrics.groups import defences, seed_of
 from veilrec.metrics.measures import Measure, read
 from veilrec.result import Result
 
@@ -58,15 +58,13 @@ def embedded(value: Any) -> str:
 
 
 def _of_run(name: str, result: Result) -> Row:
-    defence = result.settings.get("defence") or []
-    names = [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in defence]
     row = dict.fromkeys(COLUMNS)
     return row | {
         "run": name,
         "seed": seed_of(result),
         "data": str(result.data.get("name", "")),
         "model": str((result.settings.get("model") or {}).get("name", "")),
-        "defence": " + ".join(names),
+        "defence": " + ".join(defences(result.settings)),
         "collapsed": result.utility.collapsed,
     }
 
