@@ -16,6 +16,7 @@ from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import InProcess, Roster, Trains, Watch
+from veilrec.engine.groups import check
 from veilrec.eraser import VectorEraser, erased
 from veilrec.model import Recommender
 from veilrec.protocol import Counterpart, Protocol, Pulse, Server, State, counterpart, ignore
@@ -48,8 +49,13 @@ class Federation:
         plan: Plan,
         **rest: Any,
     ) -> Federation:
-        """A federation of all clients in this process; the rest is that of `InProcess.of`."""
+        """A federation of all clients in this process; the rest is that of `InProcess.of`.
+
+        Raises:
+            BadInput: Where settings cannot work together, or sums would be over too few devices.
+        """
         fleet = InProcess.of(clients, model, protocol, defence, plan, **rest)
+        check(plan.forwards, plan.smallest(len(fleet.able)))
         return cls(fleet, protocol.make_server(fleet.shape))
 
     def start(self, folder: Path | None = None) -> State:

@@ -137,7 +137,7 @@ class Stages(Beside):
 
 
 def test_a_later_stage_is_charged_from_when_it_comes() -> None:
-    """What may come is listed before the first round; it costs nothing in rounds in which it does not come."""
+    """What may come is listed before the first round; it costs nothing in rounds without it."""
     ledgers = [Ledger.of(fed_of(protocol)) for protocol in (Stages(drawn=True), FedAvg())]
     for protocol, ledger in zip((Stages(drawn=True), FedAvg()), ledgers, strict=True):
         fed = fed_of(protocol)

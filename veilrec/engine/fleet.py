@@ -24,7 +24,7 @@ from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.engine import fused, private_rows, serving
 from veilrec.engine.evaluation import Evaluation, Scored, candidates, evaluate
-from veilrec.engine.groups import Groups
+from veilrec.engine.groups import Groups, check
 from veilrec.engine.helper_steps import helper_stepper
 from veilrec.engine.local import Task
 from veilrec.engine.refusals import refuse
@@ -37,7 +37,7 @@ from veilrec.model import Recommender, begun, told
 from veilrec.protocol import Counterpart, Protocol, Shape
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema
-from veilrec.wire.uploads import Exchange, Fold, Letter, Posts, Uploads
+from veilrec.wire.uploads import Exchange, Finder, Fold, Letter, Posts, Uploads
 
 __all__ = ["Fleet", "InProcess", "Roster", "Trains", "Watch"]
 
@@ -80,7 +80,8 @@ class Fleet(ABC):
         Args:
             letter: What they receive.
             cohort: Their numbers in the whole log.
-            forwards: What leaves the devices' side: each upload, sums over so many devices, or one sum.
+            forwards: What leaves the devices' side: each upload, sums over so many devices, or one sum. What
+                passes between fleets that are one (`engine.shards`) has not left it.
             watch: What looks at the uploads, where the devices are.
             trains: The parts of the model that move.
         """
@@ -202,6 +203,8 @@ class InProcess(Fleet):
         trains: Trains = None,
     ) -> Fold:
         clients = self._places(cohort)
+        if forwards != "all":  # of which a part may be here, and the rest in other shards
+            check(forwards, len(cohort))
         row, posts = dict[str, float](clients=0, loss=0.0), Posts.none()
         groups = Groups(
             forwards, lambda p, u: self.protocol.fold(self.model, letter, p, u), self.protocol.merge
@@ -376,8 +379,8 @@ class InProcess(Fleet):
 
 
 def found(watches: Sequence[Watch]) -> Mapping[str, Params]:
-    """What watches have found so far, of those that can say it, by their tags."""
-    return {str(watch.tag): watch.state() for watch in watches if hasattr(watch, "tag")}  # type: ignore[attr-defined]
+    """What watches have found so far, of those that find something, by their tags."""
+    return {watch.tag: watch.state() for watch in watches if isinstance(watch, Finder)}
 
 
 def _count(row: dict[str, float], uploads: Uploads) -> None:

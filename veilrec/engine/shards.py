@@ -2,13 +2,18 @@
 
 It is the reference for fleets on several processes or machines, and does in one process what those do: each
 shard has the log of its own users alone, answers a letter with its fold, and the folds are merged.
+
+All shards are on the devices' side: where one sum of a round is to leave it (``forwards = "all"``), that is
+the merged one, and a shard's own sum goes no further than to the other shards. Sums over so many devices
+leave from each shard by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -19,10 +24,11 @@ from veilrec.base.params import Message
 from veilrec.base.plan import Forwards, Plan
 from veilrec.defence import Defence
 from veilrec.engine.evaluation import Evaluation, Scored
-from veilrec.engine.fleet import Fleet, InProcess, Roster, Trains, Watch
+from veilrec.engine.fleet import Fleet, InProcess, Roster, Trains, Watch, found
+from veilrec.engine.groups import check
 from veilrec.protocol import Counterpart
 from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of
-from veilrec.wire.uploads import Fold, Letter, Posts
+from veilrec.wire.uploads import Finder, Fold, Letter, Posts
 
 __all__ = ["Shards"]
 
@@ -34,11 +40,13 @@ class Shards(Fleet):
     Attributes:
         fleets: The shards; `InProcess.shard` makes one.
         order: In which their folds are merged.
+        notes: What letters say of the run (`halves.notes`): each shard refuses those of another.
         bytes_up: How long the folds of the last round were.
     """
 
     fleets: Sequence[InProcess]
     order: Sequence[int] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
     bytes_up: list[int] = field(default_factory=list)
 
     @property
@@ -87,16 +95,35 @@ class Shards(Fleet):
         watch: Sequence[Watch] = (),
         trains: Trains = None,
     ) -> Fold:
-        """One round of all shards that have clients in the cohort."""
+        """One round of all shards that have clients in the cohort.
+
+        Each has a copy of every watch that finds something, and sends what that found; other watches are
+        shared.
+        """
         folds, self.bytes_up = [], []
-        for place in self.order or range(len(self.fleets)):
-            fleet = self.fleets[place]
-            mine = torch.isin(cohort, fleet.clients.number)
-            if bool(mine.any()):
-                sent = letter_of(letter_bytes(letter.only(mine.nonzero().squeeze(1))))
-                fold = fleet.round(sent, cohort[mine], forwards, watch, trains)
-                folds.append(self._carried(fleet, fold, sent))
-        return self._merged(folds)
+        shares = self._shares(cohort, forwards)
+        for fleet, mine in shares:
+            sent = letter_of(letter_bytes(letter.only(mine), self.notes), self.notes)
+            own = [blank(one) if isinstance(one, Finder) else one for one in watch]
+            fold = fleet.round(sent, cohort[mine], forwards, own, trains)
+            folds.append(self._carried(fleet, fold, sent))
+        for one in [one for one in watch if isinstance(one, Finder)]:
+            for fold in folds:
+                one.merge(dict(fold.seen[one.tag]))
+        return replace(self._merged(folds, forwards), seen=found(watch))
+
+    def _shares(self, cohort: Tensor, forwards: Forwards) -> list[tuple[InProcess, Tensor]]:
+        """Each shard that has clients in the cohort, with their places in it.
+
+        Raises:
+            BadInput: Where those are too few for what is to leave.
+        """
+        every = [self.fleets[place] for place in self.order or range(len(self.fleets))]
+        places = [torch.isin(cohort, fleet.clients.number).nonzero().squeeze(1) for fleet in every]
+        shares = [(fleet, mine) for fleet, mine in zip(every, places, strict=True) if len(mine)]
+        for least in [len(cohort)] if isinstance(forwards, str) else [len(mine) for _, mine in shares]:
+            check(forwards, least, "a shard's round has")
+        return shares
 
     def _carried(self, fleet: InProcess, fold: Fold, sent: Letter) -> Fold:
         """A fold as it comes out of its bytes."""
@@ -104,8 +131,8 @@ class Shards(Fleet):
         self.bytes_up.append(len(data))
         return fold_of(data, fleet.protocol, fleet.model, sent, fleet.announced)
 
-    def _merged(self, folds: Sequence[Fold]) -> Fold:
-        """One fold of several; what was seen lies with the watches, which all shards share here."""
+    def _merged(self, folds: Sequence[Fold], forwards: Forwards) -> Fold:
+        """One fold of several, but for what was seen."""
         partial: Message = {}
         posts, row, groups = Posts.none(), {"clients": 0.0, "loss": 0.0}, list[int]()
         for fold in folds:
@@ -113,14 +140,15 @@ class Shards(Fleet):
             posts = posts.merge(fold.posts)
             row = {name: row[name] + fold.row[name] for name in row}
             groups += fold.groups
-        return Fold(partial, posts, row, folds[-1].seen if folds else {}, tuple(groups))
+        groups = [sum(groups)] if forwards == "all" else groups
+        return Fold(partial, posts, row, groups=tuple(groups))
 
     def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
         """Per-user metrics of all shards, in the order of the users in the whole log."""
-        found = [fleet.evaluate(server, which, judge) for fleet in self.fleets]
-        users = [f.clients.people[one.user] for f, one in zip(self.fleets, found, strict=True)]
+        scored = [fleet.evaluate(server, which, judge) for fleet in self.fleets]
+        users = [f.clients.people[one.user] for f, one in zip(self.fleets, scored, strict=True)]
         user, order = torch.cat(users).sort()
-        values = {name: torch.cat([one.values[name] for one in found])[order] for name in found[0].values}
+        values = {name: torch.cat([one.values[name] for one in scored])[order] for name in scored[0].values}
         return Scored(user, values)
 
     @contextmanager
@@ -130,3 +158,10 @@ class Shards(Fleet):
             for fleet in self.fleets:
                 stack.enter_context(fleet.working())
             yield
+
+
+def blank(watch: Finder) -> Finder:
+    """A copy of a watch that has found nothing yet."""
+    twin = deepcopy(watch)
+    twin.restore({name: torch.zeros_like(value) for name, value in watch.state().items()})
+    return twin

@@ -105,8 +105,9 @@ def _entry(name: str, spec: Spec, model: Recommender, noise: tuple[Mechanism, ..
         return _weight(name, spec, model, mine)
     says = EXAMPLES if name == "examples" else f"{SAYS[spec.kind]} {name} ({_size(spec)})"
     says += f"{_by(mine)}."
+    kind: Any = spec.kind
     dtype, blurred = _plain(spec.dtype), _names(mine)
-    return Disclosure(name, spec.kind, says, dtype=dtype, shape=spec.shape, table=spec.table, blurred=blurred)
+    return Disclosure(name, kind, says, dtype=dtype, shape=spec.shape, table=spec.table, blurred=blurred)
 
 
 def _names(mine: Sequence[Mechanism]) -> tuple[str, ...]:

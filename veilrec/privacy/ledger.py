@@ -156,13 +156,15 @@ class Ledger:
         """Whether all uploads cost the same, so that what users have spent takes few different values."""
         return not any(m.table is not None and m.rows == "touched" and m.by == "value" for m in self.counted)
 
-    def _units(self, clients: int, rows: dict[str, Tensor], here: Sequence[Mechanism]) -> Tensor:
+    def _units(
+        self, clients: int, rows: dict[str, Tensor], here: Sequence[Mechanism] | None = None
+    ) -> Tensor:
         """``[c, charges]`` units of one upload each, given how many rows of each table it holds, ``[c]``.
 
-        `here` are the mechanisms that this round's uploads are under, of those that are counted.
+        `here` are those of the mechanisms that this round's uploads are under; None for all that are counted.
         """
         units = torch.zeros(clients, len(self.charges), dtype=torch.int64)
-        for mechanism in here:
+        for mechanism in self.counted if here is None else here:
             column = self.charges.index(_charge(mechanism))
             if mechanism.by == "norm":
                 units[:, column] = 1
@@ -181,7 +183,7 @@ class Ledger:
             for m in self.counted
             if m.table is not None and m.by == "value"
         }
-        units = self.units[cohort] + self._units(len(cohort), rows, self.counted)
+        units = self.units[cohort] + self._units(len(cohort), rows)
         return spend(self.charges, units.unique(dim=0).tolist(), alike=self.alike)
 
 
