@@ -18,7 +18,7 @@ from tests.canary import Canaries, Found
 from veilrec import node
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope
-from veilrec.engine import fleet
+from veilrec.engine import in_process
 from veilrec.engine.local import Task
 from veilrec.engine.respond import Answer, Chunk, respond
 from veilrec.interactions import Interactions
@@ -163,7 +163,7 @@ def spying(canaries: Canaries, spares: Sequence[int] = (), apart: Sequence[str] 
         spy.see(task.model, chunk.letter, before, answer)
         return answer
 
-    with patch.object(fleet, "respond", seen), patch.object(node, "respond", seen):
+    with patch.object(in_process, "respond", seen), patch.object(node, "respond", seen):
         yield spy
 
 

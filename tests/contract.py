@@ -160,7 +160,7 @@ class Scene:
         }
         number = torch.tensor([3, 1])
         device = Device(batch, sent, {}, own, number[0], number[1])
-        return cls(model, params, device, Device(0, dict.fromkeys(sent), None, 0, None, None, None))  # type: ignore[arg-type]
+        return cls(model, params, device, Device(0, dict.fromkeys(sent), None, 0, None, None))  # type: ignore[arg-type]
 
     def mapped(self, function: Callable[..., Tensor], params: Params | None = None) -> Tensor:
         """``function(model, device)`` for every device."""

@@ -30,15 +30,15 @@ from veilrec import experiment
 from veilrec.base import files
 from veilrec.base.params import Params
 from veilrec.base.plan import Plan
-from veilrec.defence import Defence
-from veilrec.engine.store import Keeps
+from veilrec.defence import Defence, Posting
+from veilrec.engine.devices.store import Keeps
 from veilrec.errors import VeilrecError
 from veilrec.experiment import Experiment
 from veilrec.model import Device, Recommender
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs import interrupt
-from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.codec import Spec
 from veilrec.wire.transcript import Record
 
 ROOT = Path(__file__).parents[1]
@@ -75,14 +75,14 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Posting(Defence):
+class Showing(Defence):
     """Consenting users post their vector."""
 
-    def publish(self, model: Recommender, device: Device) -> Params:
-        return {"vector": model.represent(device.batch)}
+    def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+        def make(model: Recommender, device: Device) -> Params:
+            return {"vector": model.represent(device.batch)}
 
-    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-        return {"vector": Spec((model.dim,), dtype)}
+        return Posting(tuple(model.classes or ()), {"vector": Spec((model.dim,), dtype)}, make)
 
 
 def small(rounds: int = 12, keeps: Keeps = "auto") -> Experiment:
@@ -91,7 +91,7 @@ def small(rounds: int = 12, keeps: Keeps = "auto") -> Experiment:
         checkerboard(),
         partial(FedNCF, dim=8, head=(8,), user="exposed"),
         FedAvg(server="adam", server_lr=0.01),
-        Posting(),
+        Showing(),
         Plan(rounds=rounds, cohort=0.5, optimiser="adam", lr=0.2, evaluate_every=2, chunk=3, keeps=keeps),
         record=Record(last=3),
         consent=0.5,

@@ -13,13 +13,13 @@ from tests.worlds import checkerboard, federation, phones
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Part, Scope, map_values
 from veilrec.clients import Clients
-from veilrec.defence import Defence, HelperSteps
+from veilrec.defence import Defence, HelperSteps, Posting
 from veilrec.model import Device, Recommender, with_part
 from veilrec.models.fedmf import FedMF
 from veilrec.protocol import State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.codec import Spec
 
 LR = 0.5
 
@@ -144,11 +144,12 @@ class Guided(Helped):
 class Open(Defence):
     """Consenting users post their vector and their class; a penalty reads what was posted."""
 
-    def publish(self, model: Recommender, device: Device) -> Params:
-        return {"vector": model.represent(device.batch), "label": device.batch.attributes["gender"]}
+    def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+        def make(model: Recommender, device: Device) -> Params:
+            return {"vector": model.represent(device.batch), "label": device.batch.attributes["gender"]}
 
-    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-        return {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+        schema = {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+        return Posting(tuple(model.classes or ()), schema, make)
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         if "vector" not in device.public:
@@ -202,12 +203,12 @@ class Everywhere(Defence):
         self.calls["attach"] += 1
         return with_part(model, "probe", nn.Parameter(torch.zeros(1)), Part(Scope.PRIVATE, helper=True))
 
-    def publish(self, model: Recommender, device: Device) -> Params:
-        self.calls["publish"] += 1
-        return {"one": torch.ones(len(device.batch.attributes["gender"]))}
+    def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+        def make(model: Recommender, device: Device) -> Params:
+            self.calls["posts"] += 1
+            return {"one": torch.ones(len(device.batch.attributes["gender"]))}
 
-    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-        return {"one": Spec(())}
+        return Posting(tuple(model.classes or ()), {"one": Spec(())}, make)
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         self.calls["helper_loss"] += 1

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import pytest
 import torch
 from torch import Tensor
 
-from tests.hooks import LR, Attached, Forget, Idle, Open, Push, Scramble, StopAfter, fed_of, goals
+from tests.hooks import LR, Attached, Everywhere, Forget, Idle, Open, Push, Scramble, StopAfter, fed_of, goals
 from tests.worlds import checkerboard, federation, held, largest, phones, run, silos, uploads_of
 from veilrec.base.params import Params, Scope
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting
 from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.wire.codec import Schema, Spec, one
+from veilrec.wire.codec import Spec, one
 
 
 def test_prepare_changes_what_devices_hold() -> None:
@@ -95,6 +96,18 @@ def test_the_penalty_is_added_to_the_loss(epochs: int) -> None:
     assert rows[0] != rows[1]  # what is reported is what was minimised
 
 
+class Once(Everywhere):
+    """Its penalty is one of a round."""
+
+    penalty_is: ClassVar[Literal["step", "round"]] = "round"
+
+
+def test_a_penalty_of_a_round_is_added_in_its_first_step_alone() -> None:
+    defence = Once()
+    run(fed_of(defence, phones(checkerboard(), 0.5), epochs=3, batch=5, chunk=12), 2)
+    assert (defence.calls["penalty"], defence.calls["after_epoch"]) == (2 * 2, 2 * 2 * 3)
+
+
 @pytest.mark.parametrize("n", [0, 5])
 def test_only_consenting_users_post(n: int) -> None:
     log = checkerboard()
@@ -116,11 +129,11 @@ def test_nobody_posts_without_consent() -> None:
 def test_without_attributes_there_is_nothing_to_consent_to() -> None:
     @dataclass(frozen=True)
     class Loud(Defence):
-        def publish(self, model: Recommender, device: Device) -> Params:
-            return {"vector": model.represent(device.batch)}
+        def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+            def make(model: Recommender, device: Device) -> Params:
+                return {"vector": model.represent(device.batch)}
 
-        def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-            return {"vector": Spec((model.dim,), dtype)}
+            return Posting(tuple(model.classes or ()), {"vector": Spec((model.dim,), dtype)}, make)
 
     clients = phones(replace(checkerboard(), attributes={}), 1.0)
     assert len(run(fed_of(Loud(), clients)).posts.owner) == 0

@@ -26,12 +26,15 @@ from tests.hooks import (
     goals,
 )
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
+from veilrec.base.keys import Keys
 from veilrec.base.params import Rows, Scope
+from veilrec.clients import Batch
 from veilrec.defence import HOOKS, HelperSteps, chain
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.errors import BadInput
+from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.wire.codec import one
 
@@ -44,7 +47,7 @@ def test_all_hooks_are_reached_as_often_as_they_should_be() -> None:
     assert defence.calls == {
         "prepare": 1,
         "attach": 1,
-        "publish": 2 * chunks,
+        "posts": 2 * chunks,
         "helper_loss": 2 * chunks * 3 * steps,
         "penalty": 2 * chunks * 3 * steps,
         "after_epoch": 2 * chunks * 3,
@@ -75,6 +78,36 @@ def test_changes_apply_in_order() -> None:
     user = held(first, first.start())["user"]
     assert largest(held(first, run(first))["user"], (user + 1) * 3) < 1e-5
     assert largest(held(second, run(second))["user"], user * 3 + 1) < 1e-5
+
+
+@dataclass(frozen=True)
+class Choosy(Add):
+    """Has a body for a hook at which its options let it do nothing."""
+
+    def acts(self, hook: str) -> bool:
+        return False
+
+
+def test_a_link_is_skipped_where_it_says_that_it_does_nothing() -> None:
+    """As APM under one choice of `every` beside another APM under the other."""
+    skipped, nothing, twice = (
+        digest(run(fed_of(chain(first, Add(), Blur())), 2)) for first in (Choosy(), Undefended(), Add())
+    )
+    assert skipped == nothing != twice
+
+
+def test_a_chain_in_a_chain_is_walked_link_by_link() -> None:
+    blur, push, add = Blur(), Push(), Add()
+    nested = chain(chain(blur, push), add)
+    assert nested.links == (blur, push, add)
+    assert blur.links == (blur,)
+    number = torch.tensor([3, 1])
+    keys = Keys.seed(4)
+    device = Device(Batch.by_hand(3), {}, {}, keys, number[0], number[1])
+    ((link, own),) = nested.acting("on_upload", device)
+    assert link is blur
+    assert torch.equal(own.keys.value, keys.fold(0).fold(0).value)
+    assert [link for link, _ in nested.acting("penalty", device)] == [push]
 
 
 def test_penalties_add_up() -> None:

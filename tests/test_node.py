@@ -14,12 +14,14 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from tests.worlds import emptied
 from veilrec import node
 from veilrec.base import tensors
 from veilrec.base.files import write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Rows
 from veilrec.clients import Clients
+from veilrec.defence import secretly
 from veilrec.defences.f_gerai import FGERAI
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
@@ -66,7 +68,7 @@ NOISY = {  # in float64: what is rounded to a lattice must fall on the same side
 PLUGIN = """
 from dataclasses import dataclass, replace
 import torch
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting
 from veilrec.wire.codec import Spec
 
 __all__ = ["Sociable"]
@@ -80,11 +82,12 @@ class Sociable(Defence):
         drawn = keys.fold(clients.tags).value[log.user] + log.item  # whoever else is there
         return replace(clients, log=log.take(drawn % 3 > 0))
 
-    def publish(self, model, device):
-        return {"vector": model.user, "label": device.batch.attributes["gender"]}
+    def posts(self, model, dtype=torch.float32):
+        def make(model, device):
+            return {"vector": model.user, "label": device.batch.attributes["gender"]}
 
-    def announce(self, model, dtype):
-        return {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+        schema = {"vector": Spec((model.dim,), dtype), "label": Spec((), torch.int64)}
+        return Posting(tuple(model.classes or ()), schema, make)
 
     def penalty(self, model, device):
         others = device.public.get("vector", model.user[:0])
@@ -204,7 +207,7 @@ def test_a_post_is_a_message_of_its_own(tmp_path: Path) -> None:
     engine, recipe = federation(POSTING)
     willing = engine.clients.consents["gender"][:, 0].nonzero().squeeze(1).tolist()
     poster, silent = willing[0], next(k for k in range(60) if k not in willing)
-    state, schema = engine.start(), engine.defence.announce(engine.model, engine.plan.dtype)
+    state, schema = engine.start(), engine.fleet.announced
     for client in (poster, silent):
         node.provision(engine, client, recipe.toml(), tmp_path / str(client))
     for round in range(2):
@@ -232,7 +235,7 @@ def test_the_command_posts_where_it_is_told_to(tmp_path: Path) -> None:
         assert (tmp_path / "post").exists() == bool(more)
         sent.append(answer.stdout)
     assert b"" != sent[0] == sent[1]  # the upload alone
-    codec.decode((tmp_path / "post").read_bytes(), engine.defence.announce(engine.model, torch.float64))
+    codec.decode((tmp_path / "post").read_bytes(), engine.fleet.announced)
 
 
 def test_a_post_without_a_place_is_refused_before_the_round_counts(tmp_path: Path) -> None:
@@ -328,7 +331,7 @@ def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_
 
 def drawn_by_the_simulation(engine: Federation) -> dict[str, bytes]:
     """What must not be on a device, since the seed decides it: its keys, and its features when blurred."""
-    own = engine.fleet.begin().get(torch.tensor([CLIENT]))
+    own = emptied(engine).get(torch.tensor([CLIENT]))
     found = {name: bytes(tensors.raw(value)) for name, value in own.items() if name.endswith(".key")}
     features = engine.clients.log.features
     if features is not None and "f_gerai.key" in found:
@@ -377,7 +380,7 @@ def test_also_no_key_that_the_system_gave_to_the_simulation(tmp_path: Path) -> N
     """Whoever provisions devices would know it."""
     _, recipe = federation(DPMF)
     experiment = recipe.experiment()
-    engine = replace(experiment, defence=experiment.defence.on_device()).federation()
+    engine = replace(experiment, defence=secretly(experiment.defence)).federation()
     node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     assert "own/f_dpmf.key" not in tensors.read(tmp_path / node.OWN)
 

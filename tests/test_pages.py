@@ -6,17 +6,19 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from pkgutil import resolve_name
+from pkgutil import iter_modules, resolve_name
 
 import pytest
 import typer.main
 
+import veilrec
 from veilrec.cli import app
 from veilrec.lab.presets import preset
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.recipe.catalogue import entries, options
 from veilrec.recipe.sections import DATA, PLAIN
 from veilrec.recipe.settings import options_of
+from veilrec.reproduction.paper import Paper
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -136,3 +138,25 @@ def test_what_does_not_exist_is_found(text: str) -> None:
 )
 def test_what_exists_passes(text: str) -> None:
     assert list(missing(text)) == []
+
+
+def test_the_paper_in_the_guide_is_one(tmp_path: Path) -> None:
+    blocks = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    (tmp_path / "paper.toml").write_text(
+        next(text for text in blocks if "[tables." in text), encoding="utf-8"
+    )
+    (tmp_path / "recipe.toml").write_text(
+        next(text for text in blocks if "[model]" in text), encoding="utf-8"
+    )
+    paper = Paper.load(str(tmp_path))
+    assert {method: paper.changes(method, "synthetic")[:1] for method in paper.methods} == {
+        "none": ["data.name=synthetic"],
+        "laplace": ["data.name=synthetic"],
+    }
+
+
+def test_the_package_lists_its_modules_in_reading_order() -> None:
+    listed = re.findall(r"^    (\w+) {2,}", veilrec.__doc__ or "", re.MULTILINE)
+    assert sorted(listed) == sorted(found.name for found in iter_modules(veilrec.__path__) if not found.ispkg)

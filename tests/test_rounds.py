@@ -15,6 +15,7 @@ from torch import Tensor
 from tests.worlds import (
     SHORT,
     begin,
+    contents,
     digest,
     federation,
     held,
@@ -29,8 +30,8 @@ from tests.worlds import (
 )
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Rows
+from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Evaluation
-from veilrec.engine.store import Store
 from veilrec.interactions import Interactions
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
@@ -145,7 +146,7 @@ def test_a_run_continues_where_it_stopped() -> None:
     whole = digest(run(fed, 5))
     state = run(fed, 2)
     store = Store(len(fed.clients), fed.fleet.devices.fresh)
-    store.restore({name: value.clone() for name, value in fed.fleet.devices.state().items()})
+    store.restore(contents(fed.fleet.devices))
     assert digest(resume(fed, replace(state, devices=store), 5)) == whole
 
 

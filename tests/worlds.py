@@ -13,10 +13,11 @@ from torch import Tensor
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.base.plan import Plan
+from veilrec.base.tensors import Blocks
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.none import Undefended
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Keeps, Store
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
 from veilrec.protocol import Protocol, State
@@ -116,10 +117,25 @@ class Both(State):
     devices: Store
 
 
+def copied(store: Store) -> Store:
+    """A store of the same contents and kind, independent of what happens next."""
+    keeps: Keeps = "memory" if store.shelf is None else "disk"
+    twin, clients = Store.of(keeps, len(store.slot), store.fresh, store.slot.device), store.clients()
+    if len(clients):
+        twin.put(clients, store.get(clients))
+    return twin
+
+
+def emptied(fed: Federation) -> Store:
+    """The store of devices that have not begun."""
+    fed.fleet.begin()
+    return fed.fleet.devices
+
+
 def both(fed: Federation, state: State) -> Both:
     """A server's state beside what the devices hold now."""
     fields = {name: getattr(state, name) for name in ("round", "server", "memory", "posts")}
-    return Both(**fields, devices=fed.fleet.devices.copy())
+    return Both(**fields, devices=copied(fed.fleet.devices))
 
 
 def begin(fed: Federation) -> Both:
@@ -135,7 +151,7 @@ def run(fed: Federation, rounds: int = 1, **rest: Any) -> Both:
 def resume(fed: Federation, state: State, until: int, **rest: Any) -> Both:
     """The state after round `until`, or where a defence stopped; one round more would end with a look."""
     if isinstance(state, Both):  # else the devices go on from where they are
-        fed.fleet.devices = state.devices.copy()
+        fed.fleet.devices = copied(state.devices)
     done = state
     for one, _ in fed.rounds(state, until=until + 1, **rest):
         done = one
@@ -177,7 +193,7 @@ def digest(state: Both) -> str:
     parts = {
         **{f"server/{n}": w for n, w in state.server.items()},
         **{f"memory/{n}": w for n, w in state.memory.items()},
-        **{f"devices/{n}": w for n, w in state.devices.state().items()},
+        **{f"devices/{n}": w for n, w in contents(state.devices).items()},
         **{f"posts/{n}": w for n, w in state.posts.values.items()},
         "posted": state.posts.owner,
     }
@@ -186,6 +202,12 @@ def digest(state: Both) -> str:
         whole.update(name.encode())
         whole.update(parts[name].detach().contiguous().numpy().tobytes())
     return whole.hexdigest()
+
+
+def contents(store: Store) -> Params:
+    """A store's state as tensors of their own."""
+    found = {n: tuple(v.rows()) if isinstance(v, Blocks) else (v,) for n, v in store.state().items()}
+    return {name: torch.cat(some) for name, some in found.items()}
 
 
 def largest(a: Tensor, b: Tensor) -> float:

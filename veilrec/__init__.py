@@ -3,7 +3,27 @@
 The package is one line, and its modules are the stations:
 
     interactions → clients → rounds → uploads → attack → metrics → report
-                        └─ defences act on the way ─┘
+                        └─ defences act on the way ─┘  └─ erasers act after it
+
+Each module is a contract or a step of the line; to be read in this order:
+
+    interactions    a log of users and the items they touched
+    clients         that log, cut by device
+    examples        what devices read in a round
+    model           a recommender as one device sees it
+    protocol        what crosses the wire, how it is folded, what the server does
+    defence         the places where a method may act during training
+    rounds          the loop over all of these, in one screen
+    eraser          what is applied to the finished state
+    attack          what is guessed about users from what the server saw
+    result          all that a run says about itself
+    experiment      the parts of a run, put together
+    node            one device in a process of its own
+    errors          the errors for users, with their exit codes
+    __main__        ``python -m veilrec``
+
+A folder with a plural name beside a contract is its catalogue, one entry a file; the other folders are rooms,
+and the first line of each ``__init__`` says what for.
 """
 
 from importlib import import_module

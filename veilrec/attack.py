@@ -27,7 +27,7 @@ class Public:
         model: The architecture; its weights mean nothing.
         schema: What one device may upload.
         gradients: Whether devices send gradients of the SHARED parts, or their trained weights.
-        rate: The one local rate of plain SGD in a single step; None where an update is no multiple of one.
+        rate: The one local rate of plain SGD in a single step; None where an update is not a multiple of it.
         seats: ``[clients, seats]`` which user sits where, -1 for an empty seat.
         n_users: How many users there are.
         features: The names of the columns that the model reads of each user, if it reads any.
@@ -56,7 +56,7 @@ class Public:
 
     @property
     def withheld(self) -> list[str]:
-        """The weights that have a row per user, are never uploaded, and are no helper of a defence."""
+        """The weights that have a row per user, are never uploaded, and do not help a defence."""
         parts = {name: self.model.parts[part_of(name)] for name in self.model.names()}
         return [n for n, p in parts.items() if p.rows == "user" and p.scope is Scope.PRIVATE and not p.helper]
 

@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     features: Tensor  # [seats, f]
     attributes: dict[str, Tensor]  # name → [seats], -1 unknown
     consents: dict[str, Tensor]  # name → [seats]
-    rest: Tensor = NONE  # [seats, w] of private rows that are not in the local table: `Recommender.recall`
+    rest: Tensor = NONE  # [seats, w] of private rows outside the local table: `summary_of_absent_rows`
     taken: Tensor = NONE  # [seats] whether there is a user; an empty seat only pads a silo
     more: dict[str, Tensor] = {}  # noqa: RUF012  # by name, whatever else a method's examples bring
 

@@ -2,18 +2,17 @@
 
 interactions → clients → local training → uploads → server ⟳ … → trained model
                prepare   attach           on_upload   stop
-                         publish
-                         helper_loss
-                         penalty
+                         helper_loss      posts
+                         penalty          declares
                          after_epoch
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,26 +22,27 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest
-from veilrec.model import Device, Recommender, mapped, overrides
+from veilrec.model import Device, Recommender, bind, mapped, overrides
 from veilrec.privacy.mechanism import Mechanism
 from veilrec.protocol import Protocol, State
 from veilrec.wire.codec import Schema
 
-__all__ = ["Defence", "HelperSteps", "chain", "guarded", "secretly"]
+__all__ = ["Chain", "Defence", "HelperSteps", "Posting", "chain", "changed", "guarded", "loss_of", "secretly"]
 
-ON_DEVICES = ("publish", "helper_loss", "penalty", "after_epoch", "on_upload")
-HOOKS = ("prepare", "attach", *ON_DEVICES, "stop")
-BATCHED = {"on_upload": "on_uploads", "penalty": "cohort_penalty", "helper_loss": "cohort_helper_loss"}
+HOOKS = ("prepare", "attach", "posts", "helper_loss", "penalty", "after_epoch", "on_upload", "stop")
+Values = TypeVar("Values", Message, Params)
 
 
 @dataclass(frozen=True)
 class HelperSteps:
-    """How the `helper` parts of a defence are trained, beside the recommender.
+    """Steps that train the `helper` parts of a defence, beside the recommender.
 
     Attributes:
         lr, momentum, clip: Of their own SGD, and a bound on the norm of a device's gradient; 0 for none.
         every, after: Train them in every n-th round only, and in none of the first so many.
         times: How many steps they take before each step of the recommender, each with draws of its own.
+        taught_by: The attributes whose sharers alone train them, so that an experiment in which nobody shares
+            one of them is refused; empty for all that the data has, None where everybody trains them.
     """
 
     lr: float = 0.1
@@ -51,6 +51,29 @@ class HelperSteps:
     every: int = 1
     after: int = 0
     times: int = 1
+    taught_by: tuple[str, ...] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Posting:
+    """What consenting users post openly in each round, for everybody to read.
+
+    Attributes:
+        asks: The attributes that posts may reveal: users post who share every one of them, since a vector
+            may reveal whatever it was trained to. Where nothing is asked for, nobody posts.
+        schema: What one user may post; whatever is beyond that is refused.
+        make: From a device's model, and the device with the labels that its users share, to ``[seats, …]``.
+    """
+
+    asks: Sequence[str]
+    schema: Schema
+    make: Callable[[Recommender, Device], Params]
+
+    def willing(self, consents: Mapping[str, Tensor]) -> Tensor:
+        """``[clients, seats]`` the users who post."""
+        if not self.asks or not consents.keys() >= set(self.asks):
+            return torch.zeros_like(next(iter(consents.values()), torch.zeros(0, 0)), dtype=torch.bool)
+        return torch.stack([consents[name] for name in self.asks]).all(0)
 
 
 class Defence:
@@ -58,10 +81,23 @@ class Defence:
 
     A defence is a frozen dataclass of its hyper-parameters. Anything it learns is a `Part` it attaches to
     the model, so it is stored, sent, averaged and attacked like any other weight.
+
+    Attributes:
+        helpers: How its `helper` parts are trained.
+        leads: The hooks (losses, `after_epoch`, `on_upload`) that are written for a cohort as well: weights,
+            `Device.batch`, `Device.sent` and `Device.keys` then have the client axis in front, and losses are
+            ``[clients]``. All others are mapped over devices; a contract test holds the two equal.
+        penalty_is: Whether the penalty is added in each ``step``, or once in a ``round``, in its first step.
+            Where gradients are sent, that of a round leaves whole, however many steps there are.
+        watches: Metrics of validation that `stop` reads.
+        secret: Whether its noise is the operating system's, as on a real device: see `secretly`.
     """
 
     helpers: ClassVar[HelperSteps] = HelperSteps()
-    watches: ClassVar[tuple[str, ...]] = ()  # metrics of validation that `stop` reads
+    leads: ClassVar[frozenset[str]] = frozenset()
+    penalty_is: ClassVar[Literal["step", "round"]] = "step"
+    watches: ClassVar[tuple[str, ...]] = ()
+    secret: ClassVar[bool] = False
 
     @property
     def guards_from(self) -> int:
@@ -69,11 +105,10 @@ class Defence:
         return 0
 
     def __init_subclass__(cls, **rest: Any) -> None:
-        """A subclass that changes what one device does loses the batched form that it inherits."""
+        """A subclass with a hook of its own says for itself whether that is written for a cohort as well."""
         super().__init_subclass__(**rest)
-        for alone, batched in BATCHED.items():
-            if alone in vars(cls) and batched not in vars(cls):
-                setattr(cls, batched, getattr(Defence, batched))
+        if "leads" not in vars(cls):
+            cls.leads = cls.leads - vars(cls).keys()
 
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
         """Before training: change what the devices hold. A real device does it alone: ask no other's data."""
@@ -83,17 +118,9 @@ class Defence:
         """Before training: add parts to the model, or wrap it."""
         return model
 
-    def publish(self, model: Recommender, device: Device) -> Params:
-        """Device, only users who share all that it `asks` for: what they post this round, ``[seats, …]``."""
-        return {}
-
-    def asks(self, model: Recommender) -> Sequence[str]:
-        """Attributes that its posts may tell; without posts, those it learns from whoever shares them."""
-        return tuple(model.classes or ()) if self.acts("publish") else ()
-
-    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-        """What `publish` may post for one user; whatever it posts beyond that is refused."""
-        return {}
+    def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting | None:
+        """What consenting users post openly, weights in the given precision; None where nobody posts."""
+        return None
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         """Device, before each step: what the `helper` parts minimise. Nothing else moves."""
@@ -103,18 +130,6 @@ class Defence:
         """Device, each step: what is added to the recommendation loss. Helpers stand still."""
         return torch.zeros(())
 
-    def cohort_helper_loss(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        """``[clients]`` as `helper_loss`, for a cohort; `axes` says what has the client axis in front.
-
-        Override this or `cohort_penalty` where batched products are faster than `vmap`; a contract test holds
-        each equal to its form for one device.
-        """
-        return mapped(model, self.helper_loss, axes)(params, devices)
-
-    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        """``[clients]`` as `penalty`, for a cohort."""
-        return mapped(model, self.penalty, axes)(params, devices)
-
     def after_epoch(self, params: Params, device: Device) -> Params:
         """Device, after each local epoch: change the weights that it trains."""
         return params
@@ -122,20 +137,6 @@ class Defence:
     def on_upload(self, upload: Message, device: Device) -> Message:
         """Device, last thing before the wire: change what leaves."""
         return upload
-
-    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
-        """As `on_upload`, for a cohort; `axes` says what has the client axis in front, as for `vmap`.
-
-        Override it where that is faster than `vmap` over `on_upload`; a contract test holds the two equal.
-        """
-        return vmap(self.on_upload, in_dims=(0, axes))(uploads, devices)
-
-    def whole(self, model: Recommender) -> int:
-        """How many values a device holds because of the defence: where they are many, chunks are small.
-
-        Item tables that `on_upload` sends up whole, or large networks of its own with all that training adds.
-        """
-        return 0
 
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
         """The noise of `on_upload`, as far as its worth can be proved; the ledger counts on nothing else.
@@ -149,13 +150,19 @@ class Defence:
         """Server, after each round: True ends training."""
         return False
 
-    def on_device(self) -> Defence:
-        """The defence as a real device runs it: what must be secret is drawn from the operating system."""
-        return self
-
     def acts(self, hook: str) -> bool:
         """Whether the defence does anything at a place; the engine skips those where it does not."""
         return overrides(self, Defence, hook)
+
+    @property
+    def links(self) -> tuple[Defence, ...]:
+        """The single defences that it is made of, in order; itself, unless it is a chain."""
+        return (self,)
+
+    def acting(self, hook: str, device: Device) -> Iterator[tuple[Defence, Device]]:
+        """Each link that acts at a hook, with the device as it sees it."""
+        if self.acts(hook):
+            yield self, device
 
 
 @dataclass(frozen=True)
@@ -173,12 +180,17 @@ class Chain(Defence):
         return any(defence.acts(hook) for defence in self.of)
 
     @property
-    def helpers(self) -> HelperSteps:  # type: ignore[override]
-        return next((d.helpers for d in self.of if d.acts("helper_loss")), HelperSteps())
+    def links(self) -> tuple[Defence, ...]:
+        return tuple(link for defence in self.of for link in defence.links)
+
+    def acting(self, hook: str, device: Device) -> Iterator[tuple[Defence, Device]]:
+        """Each with keys of its own: two of a kind must not draw the same numbers."""
+        for place, defence in enumerate(self.of):
+            yield from defence.acting(hook, device._replace(keys=device.keys.fold(place)))
 
     @property
-    def watches(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(name for defence in self.of for name in defence.watches)
+    def helpers(self) -> HelperSteps:  # type: ignore[override]
+        return next((d.helpers for d in self.of if d.acts("helper_loss")), HelperSteps())
 
     @property
     def guards_from(self) -> int:
@@ -194,50 +206,39 @@ class Chain(Defence):
             model = defence.attach(model)
         return model
 
-    def publish(self, model: Recommender, device: Device) -> Params:
-        return {n: post for d, own in self._each(device) for n, post in d.publish(model, own).items()}
+    def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting | None:
+        """All that its links post, of users who share whatever any of them asks for."""
+        some = [posting for link in self.links if (posting := link.posts(model, dtype)) is not None]
+        if not some:
+            return None
 
-    def asks(self, model: Recommender) -> Sequence[str]:
-        return list(dict.fromkeys(n for d in self.of if d.acts("publish") for n in d.asks(model)))
+        def make(model: Recommender, device: Device) -> Params:
+            each = [(link.posts(model, dtype), own) for link, own in self.acting("posts", device)]
+            return {n: v for posting, own in each if posting for n, v in posting.make(model, own).items()}
 
-    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-        return {name: spec for d in self.of for name, spec in d.announce(model, dtype).items()}
+        asks = tuple(dict.fromkeys(name for posting in some for name in posting.asks))
+        return Posting(asks, {n: spec for posting in some for n, spec in posting.schema.items()}, make)
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
-        return sum((d.helper_loss(model, own) for d, own in self._each(device)), torch.zeros(()))
+        each = self.acting("helper_loss", device)
+        return sum((link.helper_loss(model, own) for link, own in each), torch.zeros(()))
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
-        return sum((d.penalty(model, own) for d, own in self._each(device)), torch.zeros(()))
-
-    def cohort_helper_loss(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        each = [(d, own) for d, own in self._each(devices) if d.acts("helper_loss")]
-        return sum((d.cohort_helper_loss(model, params, own, axes) for d, own in each), torch.zeros(()))
-
-    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        each = [(d, own) for d, own in self._each(devices) if d.acts("penalty")]
-        return sum((d.cohort_penalty(model, params, own, axes) for d, own in each), torch.zeros(()))
+        each = self.acting("penalty", device)
+        return sum((link.penalty(model, own) for link, own in each), torch.zeros(()))
 
     def after_epoch(self, params: Params, device: Device) -> Params:
-        for defence, own in self._each(device):
-            params = defence.after_epoch(params, own)
+        for link, own in self.acting("after_epoch", device):
+            params = link.after_epoch(params, own)
         return params
 
     def on_upload(self, upload: Message, device: Device) -> Message:
-        for defence, own in self._each(device):
-            upload = defence.on_upload(upload, own)
+        for link, own in self.acting("on_upload", device):
+            upload = link.on_upload(upload, own)
         return upload
 
-    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
-        for defence, own in self._each(devices):
-            if defence.acts("on_upload"):
-                uploads = defence.on_uploads(uploads, own, axes)
-        return uploads
-
-    def whole(self, model: Recommender) -> int:
-        return sum(defence.whole(model) for defence in self.of)
-
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
-        """What each declares; a table that one has sent up whole stays whole for those after it."""
+        """The mechanisms of each; a table that one has sent up whole stays whole for those after it."""
         declared: list[Mechanism] = []
         for place, defence in enumerate(self.of):
             whole = {m.name for m in declared if m.rows == "all"}
@@ -249,17 +250,37 @@ class Chain(Defence):
     def stop(self, state: State, history: list[dict[str, float]]) -> bool:
         return any(defence.stop(state, history) for defence in self.of)
 
-    def on_device(self) -> Defence:
-        return Chain(tuple(defence.on_device() for defence in self.of))
 
-    def _each(self, device: Device) -> Iterator[tuple[Defence, Device]]:
-        """Each defence with keys of its own: two of a kind must not draw the same numbers."""
-        for place, defence in enumerate(self.of):
-            yield defence, device._replace(keys=device.keys.fold(place))
+def loss_of(
+    link: Defence, hook: str, model: Recommender, params: Params, devices: Device, axes: Device
+) -> Tensor:
+    """``[clients]`` a loss of one link for a cohort; `axes` says what has the client axis in front."""
+    loss = getattr(link, hook)
+    if hook in link.leads:
+        return bind(model, params, loss, _leading(devices, axes))  # type: ignore[no-any-return]
+    return mapped(model, loss, axes)(params, devices)
+
+
+def changed(defence: Defence, hook: str, values: Values, devices: Device, axes: Device) -> Values:
+    """A cohort's uploads, or weights, after all links have changed them at a hook."""
+    for link, own in defence.acting(hook, devices):
+        change = getattr(link, hook)
+        if hook in link.leads:
+            values = change(values, _leading(own, axes))
+        else:
+            values = vmap(change, in_dims=(0, axes))(values, own)
+    return values
+
+
+def _leading(devices: Device, axes: Device) -> Device:
+    """The same devices, with the client axis also in front of what all were sent alike."""
+    clients = len(devices.keys.value)
+    sent = {n: v if axes.sent[n] == 0 else v.expand(clients, *v.shape) for n, v in devices.sent.items()}
+    return devices._replace(sent=sent)
 
 
 def guarded(model: Recommender, attributes: Sequence[str]) -> dict[str, int]:
-    """How many classes each attribute has that a defence guards: those named, or all; none without data.
+    """Classes of each attribute that a defence guards: those named, or all; none without data.
 
     Raises:
         BadInput: Where the data has none, or not one that is named.
@@ -276,7 +297,12 @@ def guarded(model: Recommender, attributes: Sequence[str]) -> dict[str, int]:
 
 
 def secretly(defence: Defence) -> Defence:
-    """A copy whose `secret` is true: no setting, so that what a recipe says is the same on a real device."""
+    """The defence as a real device runs it: what must be secret is drawn from the operating system.
+
+    No setting says so: what a recipe says is the same on a real device and in a simulation.
+    """
+    if isinstance(defence, Chain):
+        return Chain(tuple(secretly(one) for one in defence.of))
     real = copy.copy(defence)
     object.__setattr__(real, "secret", True)
     return real

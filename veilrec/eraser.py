@@ -21,7 +21,7 @@ __all__ = ["Eraser", "VectorEraser", "erased"]
 
 
 class Eraser(ABC):
-    """What is applied to the selected state of a run. A subclass is a frozen dataclass of its options."""
+    """A method applied to the selected state of a run. A subclass is a frozen dataclass of its options."""
 
     @property
     @abstractmethod
@@ -45,7 +45,7 @@ class VectorEraser(Eraser):
 
     @abstractmethod
     def erase(self, name: str, vectors: Tensor, keys: Keys) -> Tensor:
-        """The same vectors, changed.
+        """Change vectors, and return as many of the same length.
 
         Args:
             name: The weight.

@@ -1,4 +1,4 @@
-"""What can go wrong, and the exit code that says so."""
+"""Errors: what can go wrong, and the exit code that says so."""
 
 from __future__ import annotations
 

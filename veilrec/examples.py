@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -20,6 +20,9 @@ from veilrec.clients import Batch, Clients
 from veilrec.wire.uploads import Letter
 
 __all__ = ["Draw", "Examples", "Portion", "Sequences", "Step"]
+
+
+Local = Callable[[Tensor], Tensor]  # (client, item) numbers → rows of the local tables
 
 
 class Step(NamedTuple):
@@ -44,12 +47,12 @@ class Examples(ABC):
     known: Batch
 
     def paces(self, size: int) -> list[int]:
-        """How many steps a pass takes each client, in batches of so many examples."""
+        """Steps of an epoch for each client, in batches of so many examples."""
         return [-(-n // size) for n in self.sizes]
 
     @abstractmethod
     def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
-        """One local pass in batches of `size` examples, for the clients that still have some.
+        """Batches of `size` examples for one epoch, of the clients that still have some.
 
         With `narrow`, a step that is not the only one reads a table of just the rows it needs.
         """
@@ -57,13 +60,13 @@ class Examples(ABC):
 
 @dataclass(frozen=True)
 class Draw:
-    """What the examples of some devices are drawn from, on the devices themselves.
+    """The material from which some devices draw their examples, on the devices themselves.
 
     Attributes:
         clients: All devices' own data.
         cohort: ``[c]`` the devices at hand, the largest first.
         keys: Their own keys for the round, ``[c]``.
-        plan: How many passes, and negatives for each event.
+        plan: How many epochs, and negatives for each event.
         letter: What they received.
         held: ``[c, r]`` the rows that they keep of item tables of their own, -1 where padded; None if none.
     """
@@ -76,7 +79,7 @@ class Draw:
     held: Tensor | None = None
 
     def portion(self, history: int = 0, also: Tensor | None = None) -> Portion:
-        """Every event once a pass, shuffled, with its negatives.
+        """Every event once an epoch, shuffled, with its negatives.
 
         Args:
             history: How many of a user's latest items `Batch.history` holds; -1 for all.
@@ -98,7 +101,7 @@ class Portion(Examples):
     """Events one by one, for models that score pairs of a user and an item.
 
     Attributes:
-        epochs: For each local pass, shuffled: user ``[c, p]``, item ``[c, p]``, negative ``[c, p, q]``.
+        epochs: For each epoch, shuffled: user ``[c, p]``, item ``[c, p]``, negative ``[c, p, q]``.
     """
 
     epochs: list[tuple[Tensor, Tensor, Tensor]]
@@ -118,7 +121,7 @@ class Portion(Examples):
     ) -> Portion:
         """Draw a round's examples; `keys` are the clients' own for this round, ``[c]``.
 
-        A device holds the rows it touches: its items and the negatives of all its passes, in ascending order.
+        A device holds the rows it touches: its items and the negatives of all its epochs, in ascending order.
         """
         flat = _Flat.of(clients, cohort)
         passes = []
@@ -161,7 +164,7 @@ class Portion(Examples):
 
 @dataclass(frozen=True)
 class Sequences(Examples):
-    """Ordered histories of bounded length: one step a pass, which reads all of them.
+    """Ordered histories of bounded length: one step an epoch, which reads all of them.
 
     A batch holds positions in time order: ``item [c, t]`` behind the padding of shorter ones, whose weight is
     0, and ``negative [c, t, q]``. `known.history` is the same items; what `Draw.letter` brought is added by
@@ -309,17 +312,7 @@ def _ascending(rows: Tensor) -> Tensor:
     return torch.where(rows < 0, 1 << 62, rows)
 
 
-class _Local:
-    """From (client, item) numbers to rows of the local tables."""
-
-    def __init__(self, row: Tensor) -> None:
-        self.row = row
-
-    def __call__(self, pair: Tensor) -> Tensor:
-        return self.row[pair]
-
-
-def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Tensor, _Local]:
+def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Tensor, Local]:
     """The rows each client touches, ``[c, l]`` ascending and padded with -1, and where each one went."""
     touched = torch.zeros(n_clients * n_items, dtype=torch.bool, device=pairs[0].device)
     for pair in pairs:
@@ -333,4 +326,4 @@ def _local_tables(pairs: list[Tensor], n_clients: int, n_items: int) -> tuple[Te
         n_clients * n_items, dtype=torch.int64, device=pair.device
     )  # only touched entries are read
     where[pair] = local
-    return rows, _Local(where)
+    return rows, where.__getitem__

@@ -15,11 +15,10 @@ from veilrec.base import toml
 from veilrec.base.keys import Keys
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.defence import Chain, Defence
+from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
-from veilrec.engine.local import willing
 from veilrec.eraser import VectorEraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
@@ -39,7 +38,7 @@ from veilrec.runs.training import Progress
 from veilrec.runs.world import IDS, save_world
 from veilrec.wire.transcript import Record
 
-__all__ = ["Experiment", "Written"]
+__all__ = ["Experiment", "Written", "check_device"]
 
 SECONDS = 10.0  # between two checkpoints
 
@@ -98,7 +97,7 @@ class Experiment:
         Raises:
             BadInput: Where parts do not go together.
         """
-        _check_device(self.device)
+        check_device(self.device)
         self._check_consent()
         self._check_threat()
         split = self.data.leave_one_out(validation=self.evaluation.validation)
@@ -135,14 +134,13 @@ class Experiment:
             "split_seed": self.split_seed,
             "include_private_features": self.include_private_features,
         }
-        defences = self.defence.of if isinstance(self.defence, Chain) else (self.defence,)
         told = {
             "seed": self.seed,
             "data": describe(data),
             "model": describe(self.model),
             "protocol": describe(self.protocol),
             "plan": describe(self.plan, named=False),
-            "defence": [describe(defence) for defence in defences],
+            "defence": [describe(link) for link in self.defence.links],
             "evaluation": describe(self.evaluation, named=False),
             "record": describe(self.record, named=False),
         }
@@ -170,7 +168,7 @@ class Experiment:
             out: The run directory, which must be new or empty; without one, only the result is left.
             resume: Go on in a directory where a run was stopped; a finished run gives its result again.
             recipe: Where the experiment comes from one, to be stored with the run.
-            progress: Is told ``(phase, done, total, row)``.
+            progress: Called with ``(phase, done, total, row)``.
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
 
@@ -192,14 +190,14 @@ class Experiment:
             if out is not None:
                 folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                 if world and not (place / IDS).exists():
-                    save_world(place, self.data, validation=self.evaluation.validation)
+                    save_world(place, self.data)
             session = Session(
                 federation,
                 self.data,
                 self._record,
                 place,
                 out is not None,
-                progress or _silent,
+                progress or (lambda *told: None),
                 examiner,
                 self.erasers,
             )
@@ -207,7 +205,7 @@ class Experiment:
 
     @property
     def _record(self) -> Record:
-        """What is written down: at least the last round, where attacks will read it."""
+        """The record to keep: at least the last round, where attacks will read it."""
         return replace(self.record, last=max(1, self.record.last)) if self.threat else self.record
 
     def _check_threat(self) -> None:
@@ -219,7 +217,8 @@ class Experiment:
         for name in () if self.threat is None else self.threat.attributes:
             known = [*self.data.attributes, *self.data.values]
             if name not in known:
-                raise BadInput("threat.attributes", f'no attribute "{name}"', nearest(name, known))
+                what = f'the data has no attribute "{name}"'
+                raise BadInput("threat.attributes", what, nearest(name, known))
 
     def _check_sums(self) -> None:
         """Refuse to look at single uploads where none leaves the devices' side."""
@@ -237,10 +236,6 @@ class Experiment:
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
 
 
-def _silent(phase: str, done: int, total: int, row: Mapping[str, float] | None) -> None:
-    """Nobody wants to know."""
-
-
 def _finished(place: Path, mark: str) -> Result:
     result = Result.load(place)
     if result.fingerprint != mark:
@@ -251,13 +246,18 @@ def _finished(place: Path, mark: str) -> Result:
     return result
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
+    """Refuse a device that is not there."""
     try:
-        kind = torch.device(device).type
+        kind = torch.device(device)
     except RuntimeError as cause:
-        raise BadInput("--device", f'no device "{device}"', 'use "cpu" or "cuda"') from cause
-    if kind not in ("cpu", "cuda") or (kind == "cuda" and not torch.cuda.is_available()):
-        raise BadInput("--device", f"{device} is not available here", 'use "cpu"')
+        raise BadInput("--device", f'"{device}" is no device', "use cpu or cuda") from cause
+    if kind.type not in ("cpu", "cuda"):
+        raise BadInput("--device", f'"{device}" is not supported', "use cpu or cuda")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind.type == "cuda" and (kind.index or 0) >= count:
+        here = f"this machine has {count} CUDA devices" if count else "torch finds no CUDA device here"
+        raise BadInput("--device", here, "use --device cpu")
 
 
 def _check_drawn(federation: Federation) -> None:
@@ -269,12 +269,12 @@ def _check_drawn(federation: Federation) -> None:
     defence, model, clients = federation.defence, federation.model, federation.clients
     seats, consents = clients.seats.clamp(min=0), clients.consents
     told = {name: label[seats] >= 0 for name, label in clients.log.attributes.items()}
-    if told and defence.acts("publish"):
-        who = willing(defence, model, consents)
-        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in defence.asks(model)):
-            raise _nobody("nobody posts what the defence learns from", defence.asks(model))
-    for one in defence.of if isinstance(defence, Chain) else (defence,):
-        for name in () if one.acts("publish") else one.asks(model):
+    if told and (posting := defence.posts(model)) is not None:
+        who = posting.willing(consents)
+        if not bool(who.any()) or not all(bool((who & told[name]).any()) for name in posting.asks):
+            raise _nobody("nobody posts what the defence learns from", posting.asks)
+    for taught in [link.helpers.taught_by for link in defence.links]:
+        for name in () if taught is None else guarded(model, taught):
             if not bool((consents[name] & told[name]).any()):
                 raise _nobody(f"nobody shares {name}, which the defence learns from those who do", [name])
 

@@ -22,22 +22,20 @@ from veilrec.errors import BadInput
 from veilrec.examples import Draw, Examples
 
 __all__ = [
-    "ONE",
     "Device",
     "Recommender",
     "begun",
     "bind",
     "made",
     "mapped",
-    "told",
     "wants_features",
+    "with_classes",
     "with_part",
     "with_scope",
 ]
 
 
 SCALE = 0.01  # standard deviation of fresh vectors, where nobody says otherwise
-ONE = torch.ones(())  # all of a round
 
 
 class Device(NamedTuple):
@@ -49,7 +47,6 @@ class Device(NamedTuple):
     keys: Keys
     round: Tensor  # int64 scalars: warm-up, annealing and triggers need them
     step: Tensor
-    share: Tensor = ONE  # of the step in a gradient that is only measured; 1 where weights are trained
 
 
 class Recommender(nn.Module, ABC):
@@ -81,12 +78,12 @@ class Recommender(nn.Module, ABC):
                 setattr(cls, batched, getattr(Recommender, batched))
 
     def examples(self, draw: Draw) -> Examples:
-        """What some devices read in a round: by default every event once a pass, with its negatives."""
+        """The examples of a round for some devices: by default every event once an epoch, with negatives."""
         return draw.portion(self.history)
 
     @abstractmethod
     def loss(self, device: Device) -> Tensor:
-        """What local training minimises: a scalar, the mean over the examples of the batch."""
+        """The loss that local training minimises: a scalar, the mean over the examples of the batch."""
 
     @abstractmethod
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
@@ -100,7 +97,7 @@ class Recommender(nn.Module, ABC):
         """``[seats, dim]`` the user vector that is scored with; a defence may add to it."""
         return self.represent(batch)
 
-    def recall(self, row: Tensor, kept: Params) -> Tensor:
+    def summary_of_absent_rows(self, row: Tensor, kept: Params) -> Tensor:
         """``[seats, w]`` what `represent` must know of its private rows outside the local table.
 
         In training a device holds the rows of its round. Where its vector is made of all that it keeps, it
@@ -203,7 +200,7 @@ def mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) ->
     return every
 
 
-def told(model: Recommender, clients: Clients) -> Recommender:
+def with_classes(model: Recommender, clients: Clients) -> Recommender:
     """The same model, which knows how many classes each attribute has: a defence may attach one head each."""
     log, knowing = clients.log, copy.copy(model)
     knowing.classes = {
@@ -240,13 +237,13 @@ def with_part(model: Recommender, name: str, what: nn.Module | nn.Parameter, par
 def begun(model: Recommender, names: Iterable[str], own: Keys, common: Keys) -> Params:
     """Fresh weights of devices with keys of their ``own [c]``; of parts that begin alike from `common`.
 
-    Item tables are left out: of those a device holds no row before it has touched one (`keepsakes`).
+    Item tables are left out: of those a device holds no row before it has touched one (`private_rows`).
     """
     found = {}
     for name in names:
         if model.parts[part_of(name)].rows == "item":
             continue
-        if model.parts[part_of(name)].alike:
+        if model.parts[part_of(name)].shared_init:
             value = model.initial(name, common.fold(name))
             found[name] = value.expand(*own.value.shape, *value.shape).contiguous()
         else:

@@ -7,7 +7,7 @@ with ``--seeded`` they are the simulation's, to compare the two. What a defence 
 in the device's first round, and a store stays with the kind of noise that it began with. No round is answered
 twice.
 
-What a user posts openly is a message of its own, as `Defence.announce` declares it. It is written to the file
+What a user posts openly is a message of its own, as `Defence.posts` declares it. It is written to the file
 that ``--post`` names, where the defence posts and the user consents; else no file is written. Without
 ``--post`` nothing is posted, and whoever learns from posts does without this user's.
 """
@@ -26,9 +26,10 @@ from torch import Tensor
 from veilrec.base import tensors
 from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
-from veilrec.base.params import Message, Params
+from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
-from veilrec.engine.fleet import InProcess
+from veilrec.defence import secretly
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
@@ -37,6 +38,7 @@ from veilrec.protocol import State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
 from veilrec.wire import codec, halves
+from veilrec.wire.halves import tensors_of
 from veilrec.wire.uploads import Letter, Uploads
 
 __all__ = ["answer", "letter", "main", "provision"]
@@ -59,7 +61,7 @@ def letter(
     recipe: str = "",
     missed: Sequence[int] = (),
 ) -> bytes:
-    """What the server sends to a device of the coming round, posts included.
+    """Encode what the server sends to a device of the coming round, posts included.
 
     Args:
         federation, state: The server's.
@@ -81,7 +83,8 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
     defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients, log = federation.fleet.given, federation.fleet.given.log
+    clients = federation.fleet.gather().given
+    log = clients.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
     user = int(clients.seats[client, 0])
@@ -99,8 +102,9 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
 
 
 def _weights(federation: Federation, client: int) -> Params:
-    """What a device holds, less the parts of a defence that are as they were drawn: it draws them itself."""
-    devices, helpers = federation.fleet.devices, federation.fleet.task().helpers
+    """The weights that a device holds, less parts of a defence still as drawn: it draws them itself."""
+    fleet = federation.fleet.gather()
+    devices, helpers = fleet.devices, fleet.task().helpers
     alone = torch.tensor([client], device=devices.slot.device)
     now = devices.get(alone)
     first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now
@@ -109,7 +113,7 @@ def _weights(federation: Federation, client: int) -> Params:
 
 
 def _data(clients: Clients, client: int) -> Params:
-    """What training reads of a phone's user."""
+    """The data of a phone's user that training reads."""
     log, user = clients.log, int(clients.seats[client, 0])
     data = {"item": log.item[log.user == user]}
     data |= {f"attribute/{name}": label[user] for name, label in log.attributes.items()}
@@ -138,9 +142,9 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     fleet = _fleet(card, own, parts, seeded=seeded)
     sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    received, notes = _tensors(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
+    received, notes = tensors_of(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
     _check_run(folder, own, notes)
-    round, posts = int(received.pop("round")), _under(received, POST)
+    round, posts = int(received.pop("round")), under(received, POST)
     if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
         raise BadInput("message", what, "send a later one; who carries answers must keep them")
@@ -186,9 +190,9 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
 
 
 def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
-    """What the one device sends in answer to a letter, and what it holds from then on."""
+    """Answer a letter: what the one device sends, and what it holds from then on."""
     alone = torch.tensor([0])
-    mine = fleet.fresh(alone) | {n: value[None] for n, value in _under(own, "own/").items()}
+    mine = fleet.fresh(alone) | {n: value[None] for n, value in under(own, "own/").items()}
     fleet.devices.put(alone, mine)
     chunk = fleet.chunk(letter, alone, alone, fleet.keys)
     try:
@@ -213,30 +217,22 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
         item_ids=[""] * card["items"],  # a device has no need of the original ids
         rating=own.get("rating"),
         time=own.get("time"),
-        attributes={name: label[None] for name, label in _under(own, "attribute/").items()},
+        attributes={name: label[None] for name, label in under(own, "attribute/").items()},
         classes=card["classes"],
-        values={name: value[None] for name, value in _under(own, "value/").items()},
+        values={name: value[None] for name, value in under(own, "value/").items()},
         features=own["features"][None] if "features" in own else None,
         feature_names=card["features"],
     )
     nobody = torch.tensor([-1])
-    given = {name: consent[None, None] for name, consent in _under(own, "consent/").items()}
+    given = {name: consent[None, None] for name, consent in under(own, "consent/").items()}
     clients = replace(Clients.phones(Split(log, nobody, nobody)), consents=given)
     width = own["features"].shape[-1] if "features" in own else 0
     model = made(parts["model"], card["items"], 1, width)
-    defence = parts["defence"] if seeded else parts["defence"].on_device()
+    defence = parts["defence"] if seeded else secretly(parts["defence"])
     kinds = parts["protocol"], defence, parts["plan"]
     secret = None if seeded else Keys.secret()
     fresh = SEEDED not in own
     return InProcess.of(clients, model, *kinds, seed=parts["seed"], secret=secret, prepare=fresh)
-
-
-def _tensors(message: Message) -> Params:
-    return {name: value for name, value in message.items() if isinstance(value, Tensor)}
-
-
-def _under(own: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in own.items() if name.startswith(prefix)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,8 +1,8 @@
 """The contract of a protocol: what crosses the wire, how it is folded, and what the server does with it.
 
 A protocol has two halves that may run in different places. What devices do, and how their uploads are folded,
-are functions of the `Protocol` itself; what the server does is a `Server`, which the protocol makes. Neither
-half reads the data or what devices keep.
+are functions of the `Protocol` itself; what the server does is a `Server`, which the protocol makes. The
+server's half never reads the data, nor what devices keep.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from veilrec.wire.uploads import Fold, Letter, Posts, Uploads
 __all__ = ["Counterpart", "Protocol", "Pulse", "Server", "Shape", "State", "Trained", "counterpart", "ignore"]
 
 Pulse = Callable[[int, int], None]
-"""Told ``(done, total)`` by a server at work between two rounds; it raises where the work must end."""
+"""Called with ``(done, total)`` by a server at work between rounds; it raises where the work must end."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Server(ABC):
 
 
 class Protocol(ABC):
-    """What devices do between a letter and their message, and how messages are folded for the server.
+    """A protocol: what devices do between a letter and their message, and how messages are folded.
 
     Everything here is a pure function of its arguments and sees one device, except `fold` and `merge`, which
     see a chunk of uploads, and `learn`, which sees a chunk of devices. A subclass is a frozen dataclass of
@@ -127,7 +127,7 @@ class Protocol(ABC):
     partial_is_sum: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        """A subclass with a `pack` of its own says for itself whether it only chooses and names."""
+        """Reset `packs_as_is` in a subclass that has a `pack` of its own and does not set it."""
         super().__init_subclass__()
         if "pack" in vars(cls) and "packs_as_is" not in vars(cls):
             cls.packs_as_is = False
@@ -148,7 +148,7 @@ class Protocol(ABC):
         return False
 
     def examples(self, model: Recommender, draw: Draw) -> Examples:
-        """What some devices read in a round: by default what the model asks for."""
+        """The examples of some devices in a round: by default those that the model asks for."""
         return model.examples(draw)
 
     def objective(self, model: Recommender, device: Device) -> Tensor:
@@ -184,10 +184,10 @@ class Protocol(ABC):
     def schema(
         self, model: Recommender, sent: Letter | None = None, dtype: torch.dtype = torch.float32
     ) -> Schema:
-        """What one device may upload in answer to a letter; without one, the most that it may in any round.
+        """The schema of a device's upload in answer to a letter; without one, the most that may ever come.
 
-        A later letter may ask for less, for other entries and for smaller ones, of those that the schema
-        without a letter lists: what a ledger says before the first round goes by that one.
+        A letter may ask for less, for other entries and for smaller ones, of those that the schema without a
+        letter lists: what a ledger says before the first round goes by that one.
 
         By default its SHARED and EXPOSED parts, of item tables only rows.
         """
@@ -200,11 +200,11 @@ class Protocol(ABC):
         return specs
 
     def query_schema(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
-        """What one device may ask with; nothing where devices score for themselves."""
+        """The schema of a device's query; empty where devices score for themselves."""
         return {}
 
     def letter(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
-        """What one device receives: by default the round and every SHARED part, whole."""
+        """The schema of a letter: by default the round and every SHARED part, whole."""
         specs = {"round": Spec((), torch.int32, kind="count")}
         for name in model.names(Scope.SHARED):
             specs[name] = Spec(tuple(model.get_parameter(name).shape), dtype)
@@ -232,7 +232,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def partial_schema(self, model: Recommender, sent: Letter) -> Schema:
-        """What a partial may hold when it leaves the devices' side; an entry may be missing."""
+        """The schema of a partial that leaves the devices' side; an entry may be missing."""
 
     @abstractmethod
     def make_server(self, shape: Shape) -> Server:

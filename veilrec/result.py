@@ -17,7 +17,7 @@ RESULT, VERSION = "result.json", 2
 
 @dataclass(frozen=True)
 class Utility:
-    """How good the lists were that users saw, in the selected state.
+    """The usefulness of the lists that users saw, in the selected state.
 
     Attributes:
         test, validation: Means over users by metric@k.
@@ -39,7 +39,7 @@ class Utility:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run leaves.
+    """A result: everything that a report needs of a run.
 
     Attributes:
         utility: How good the lists were.
@@ -78,7 +78,7 @@ class Result:
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def reads(self) -> str:
-        """What the model is told about a user beside the events, in a sentence; empty where it is nothing."""
+        """A sentence on what the model is told about a user beside the events; empty where it is nothing."""
         told = self.data.get("features")
         if not told:
             return ""

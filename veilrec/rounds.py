@@ -15,8 +15,9 @@ from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.engine.evaluation import Evaluation, Scored
-from veilrec.engine.fleet import InProcess, Roster, Trains, Watch
+from veilrec.engine.fleet import Fleet, Roster, Terms, Trains, Watch
 from veilrec.engine.groups import check
+from veilrec.engine.in_process import InProcess
 from veilrec.eraser import VectorEraser, erased
 from veilrec.model import Recommender
 from veilrec.protocol import Counterpart, Protocol, Pulse, Server, State, counterpart, ignore
@@ -36,7 +37,7 @@ class Federation:
         server: The protocol's other half; what changes of it lies in `State`.
     """
 
-    fleet: InProcess
+    fleet: Fleet
     server: Server
 
     @classmethod
@@ -88,13 +89,13 @@ class Federation:
             while state.round < last:
                 cohort = sample(self.plan, self.keys, self.fleet.roster, state.round)
                 letter = self.server.send(state, cohort, self.keys)
-                fold = self.fleet.round(letter, cohort, self.plan.forwards, watch, trains)
+                fold = self.fleet.round(letter, cohort, Terms(self.plan.forwards, watch, trains))
                 keys = self.keys.fold("finish").fold(state.round)
                 state = self.server.finish(state, fold, keys, pulse)
                 state = replace(state, posts=state.posts.merge(fold.posts))
                 row = {"round": state.round, **fold.row}
                 row["loss"] /= row["clients"]
-                if self.validates and (state.round % self.look_every == 0 or state.round == last):
+                if self.fleet.validates and (state.round % self.look_every == 0 or state.round == last):
                     row |= self.evaluate(state, "validation").means()
                 rows.append(row)
                 yield state, row
@@ -116,7 +117,7 @@ class Federation:
         return counterpart(self.server, state, self.keys)
 
     def letter(self, state: State, cohort: Tensor) -> Letter:
-        """What the server sends to some clients in a state."""
+        """The letter of the server to some clients in a state."""
         return self.server.send(state, cohort, self.keys)
 
     def sample(self, round: int) -> Tensor:
@@ -145,38 +146,33 @@ class Federation:
 
     @property
     def protocol(self) -> Protocol:
-        """What crosses the wire."""
+        """The protocol: what crosses the wire."""
         return self.fleet.protocol
 
     @property
     def defence(self) -> Defence:
-        """What acts on the way."""
+        """The defence, or the chain of defences."""
         return self.fleet.defence
 
     @property
     def plan(self) -> Plan:
-        """How much work, and in what portions."""
+        """The plan: how much work, and in what portions."""
         return self.fleet.plan
 
     @property
     def keys(self) -> Keys:
-        """What all randomness is drawn from."""
+        """The keys from which all randomness is drawn."""
         return self.fleet.keys
 
     @property
     def evaluation(self) -> Evaluation:
-        """How lists are judged."""
+        """The evaluation by which lists are judged."""
         return self.fleet.evaluation
 
     @property
     def able(self) -> Tensor:
         """``[c]`` the clients that have events."""
         return self.fleet.able
-
-    @property
-    def validates(self) -> bool:
-        """Whether anybody has a validation item."""
-        return self.fleet.validates
 
 
 def sample(plan: Plan, keys: Keys, roster: Roster, round: int) -> Tensor:

@@ -16,8 +16,8 @@ from veilrec.attacks.item_nets import ItemNets
 from veilrec.base.keys import Keys
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.engine import private_rows
-from veilrec.engine.private_rows import KEPT, ROW
+from veilrec.engine.devices import private_rows
+from veilrec.engine.devices.private_rows import KEPT, ROW
 from veilrec.engine.probe import public, see, tables
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment

@@ -225,7 +225,7 @@ RECIPES = {
     "a threat to no attribute": (
         '[threat]\nattributes = ["gendre"]\n',
         [],
-        'a.toml:2: threat.attributes.0: the data has no attribute "gendre"; did you mean "gender"?',
+        'a.toml:2: threat.attributes: the data has no attribute "gendre"; did you mean "gender"?',
     ),
     "a plugin that was not given": (
         '[[plugin]]\npath = "mine.py"\n',
@@ -387,8 +387,7 @@ def test_a_recipe_that_cannot_be_read(
         (["recommend", "full", "--user", "x"], "not a finished run; "),
         (["recommend", "full"], "Missing option"),
         (["evaluate", "gone"], "not a finished run; "),
-        (["demo", "--out", "full"], "full: holds note.txt, which no demo left there; choose another --out"),
-        (["demo", "--out", "full/note.txt"], "not a folder; "),
+        (["demo", "--out", "full/note.txt"], "'full/note.txt' is a file"),
     ],
 )
 def test_an_argument_that_cannot_be_right(

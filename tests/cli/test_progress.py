@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from veilrec.cli.show import progress
-from veilrec.cli.show.tables import amount, minutes
 
 
 class Clock:
@@ -64,44 +63,25 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_line_that_changes(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Console(file=io.StringIO(), force_terminal=True, width=140, color_system=None)
     monkeypatch.setattr(progress, "console", lambda stderr: screen)
+    said = []
     with progress.showing("hr@10", "1 of 2") as told:
-        assert isinstance(told, progress.Bar)
+        assert isinstance(told, progress.Sentences)
+        assert told.status is not None
+        monkeypatch.setattr(told.status, "update", said.append)
         told.phase("loading ml-100k")
-        told.bars.refresh()
         told("rounds", 3, 10, {"loss": 0.5, "hr@10": 0.25})
+        clock.now += 2
+        told("rounds", 4, 10, {"loss": 0.4})
         told("clients", 5, 10, None)
-        told.bars.refresh()
-        assert told.bars.tasks[0].completed == 3.5
         told.begin("2 of 2")
         told("test", 0, 1, None)
-        told.bars.refresh()
-    shown = screen.file.getvalue()  # type: ignore[attr-defined]
-    for said in (
-        "1 of 2  loading ml-100k",
-        "training",
-        "3/10 rounds",
-        "hr@10 0.2500",
-        "left:",
-        "2 of 2  test",
-    ):
-        assert said in shown
-
-
-def test_amounts_for_people() -> None:
-    assert [amount(n) for n in (0, 999, 1000, 12_345_678, 7e12)] == [
-        "0 B",
-        "999 B",
-        "1.0 kB",
-        "12.3 MB",
-        "7000.0 GB",
-    ]
-    assert [minutes(s) for s in (0.04, 9.94, 42.4, 59.6, 185)] == [
-        "0.0 s",
-        "9.9 s",
-        "42 s",
-        "1 min 00 s",
-        "3 min 05 s",
+    assert said == [
+        "1 of 2: loading ml-100k",
+        "1 of 2: rounds 3/10, loss 0.5000, hr@10 0.2500",
+        "1 of 2: rounds 4/10, loss 0.5000, hr@10 0.2500, about 12 s left",
+        "1 of 2: round 5: 5/10 clients, loss 0.5000, hr@10 0.2500",
+        "2 of 2: test (0/1)",
     ]

@@ -198,7 +198,7 @@ def test_processes_give_the_same_bits(done: Path, tmp_path: Path, capsys: pytest
     arguments = ["table1", "--seeds", "1", "--jobs", "2", "--out", tmp_path / "out"]
     answer = call(capsys, "reproduce", done / "tiny", *arguments)
     assert answer.code == 0, answer.err
-    assert "synthetic/plain/seed=0: finished in" in answer.err
+    assert "synthetic/plain/seed=0: finished; " in answer.err
     for method in ("plain", "noisy"):
         one, other = (place / "out" / "synthetic" / method / "seed=0" for place in (done, tmp_path))
         assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
@@ -215,7 +215,7 @@ def test_a_process_that_fails_is_told_with_its_last_words(
     arguments = ["table1", "--seeds", "1", "--only", "plain", "--jobs", "2", "--out", tmp_path / "out"]
     answer = call(capsys, "reproduce", tmp_path / "tiny", *arguments)
     assert answer.code == 2
-    assert "synthetic/plain/seed=0: failed after" in answer.err
+    assert "synthetic/plain/seed=0: failed; " in answer.err
     assert "lower the learning rate" in answer.err
     assert (tmp_path / "out" / "synthetic" / "plain" / "seed=0.log").is_file()
 

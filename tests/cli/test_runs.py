@@ -300,7 +300,7 @@ def test_a_sweep_is_a_folder_of_runs(place: Path, capsys: pytest.CaptureFixture[
     (place / "sweep.toml").write_text(SWEEP)
     answer = call(capsys, "run", "sweep.toml")
     assert answer.code == 0, answer.err
-    for said in ("model.dim", "popularity", "mean ± sd", "runs/sweep", "leave-one-out"):
+    for said in ("model.dim", "popularity", "veilrec compare runs/sweep", "leave-one-out"):
         assert said in answer.out
     assert "4 of 4: model.dim=3,seed=1" in answer.err
     names = [f"model.dim={dim},seed={seed}" for dim in (2, 3) for seed in (0, 1)]

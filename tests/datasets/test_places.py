@@ -120,7 +120,7 @@ def test_get_keeps_what_matches_its_checksum(
 ) -> None:
     content = b"PK and so on"
     known = places.Published(
-        "https://example.org/ml-1m.zip", hashlib.md5(content).hexdigest(), "x", 1, 1, 1, "none"
+        "https://example.org/ml-1m.zip", "none", (1, 1, 1), hashlib.md5(content).hexdigest(), "x"
     )
     monkeypatch.setitem(places.PUBLISHED, "ml-1m", known)
     server = downloader(content)

@@ -19,6 +19,7 @@ from torch.func import vmap
 from tests.noisy import blurred, clients, device, values
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows
+from veilrec.defence import secretly
 from veilrec.defences.apm import APM
 from veilrec.defences.fednews import FedNews
 from veilrec.defences.gaussian import Gaussian
@@ -225,7 +226,7 @@ def test_a_real_device_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     """It draws once, from the operating system, and would wait for the compiler longer than for that."""
     calls = list[int]()
     monkeypatch.setattr(compiled, "_compiled", lambda: calls.append(1))
-    left(Laplace().on_device(), values(2), ALL, monkeypatch)  # type: ignore[arg-type]
+    left(secretly(Laplace()), values(2), ALL, monkeypatch)  # type: ignore[arg-type]
     assert not calls
     left(Laplace(), values(2), ALL, monkeypatch)
     assert calls  # a simulation asks for them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ from torch import Tensor
 from tests.contract import ONCE, Case, cases, plain_first
 from tests.hooks import Push
 from tests.worlds import checkerboard, digest, federation, held, largest, phones, run, uploads_of
-from veilrec.base.params import Message, Params, Rows, Scope, map_values
+from veilrec.base.params import Message, Rows, Scope, map_values
 from veilrec.defence import HOOKS, Defence, chain
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
-from veilrec.model import Device, Recommender, overrides
+from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
@@ -90,7 +90,7 @@ def test_a_cohort_is_one_by_one(case: Case, model: str) -> None:
 
 
 BATCHED = [
-    *(case.build() for case in CASES if overrides(case.build(), Defence, "on_uploads")),
+    *(case.build() for case in CASES if "on_upload" in case.build().leads),
     *(Gaussian(clip_by="norm", what="change", rows=rows, clip=0.1) for rows in ("touched", "all")),
     *(Laplace(what=what, rows="all") for what in ("weights", "change")),
     Gaussian(clip_by="norm", clip=0.1, what="change", scale=0.0),
@@ -103,16 +103,19 @@ BATCHED = [
 def test_the_form_for_a_cohort_is_that_for_one_device(
     defence: Defence, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lacking = set(getattr(defence, "parts", ())) - set(MODELS[model](USERS).parts)
+    if lacking:
+        with pytest.raises(BadInput, match=r"^defence\.parts: no part"):
+            fed_of(defence, model)
+        return
     _, batched = uploads_of(fed_of(defence, model), 2)
-    monkeypatch.setattr(type(defence), "on_uploads", Defence.on_uploads)
+    monkeypatch.setattr(type(defence), "leads", frozenset())
     _, mapped = uploads_of(fed_of(defence, model), 2)
     assert sent_alike(batched, mapped)
 
 
 LOSSES = ("penalty", "helper_loss")
-FORMS = [
-    (case, loss) for case in CASES for loss in LOSSES if overrides(case.build(), Defence, f"cohort_{loss}")
-]
+FORMS = [(case, loss) for case in CASES for loss in LOSSES if loss in case.build().leads]
 
 
 @pytest.mark.parametrize(("case", "loss"), FORMS, ids=str)
@@ -123,7 +126,7 @@ def test_losses_of_a_cohort_are_those_of_its_devices(
     """In float64: batched products add up in another order."""
     defence = chain(case.build(), Push(0.1)) if chained else case.build()
     states = [run(fed_of(defence, precision="float64"), 2)]
-    monkeypatch.setattr(case.entry, f"cohort_{loss}", getattr(Defence, f"cohort_{loss}"))
+    monkeypatch.setattr(case.entry, "leads", frozenset(LOSSES) - {loss})
     states.append(run(fed_of(defence, precision="float64"), 2))
     fed = fed_of(defence)
     assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server)
@@ -135,8 +138,11 @@ def test_losses_of_a_cohort_are_those_of_its_devices(
 class Doubled(Push):
     """Pushes a cohort twice as far as its devices."""
 
-    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        return 2 * super().cohort_penalty(model, params, devices, axes)
+    leads: ClassVar[frozenset[str]] = frozenset({"penalty"})
+
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
+        lead = device.keys.value.dim()  # 1 for a cohort
+        return (1 + lead) * self.by * model.represent(device.batch).flatten(lead).sum(-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,11 +175,10 @@ def test_planted_another_form_for_a_cohort_is_noticed() -> None:
 class Unlike(Defence):
     """Does for a cohort what it does for no device."""
 
-    def on_upload(self, upload: Message, device: Device) -> Message:
-        return upload
+    leads: ClassVar[frozenset[str]] = frozenset({"on_upload"})
 
-    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
-        return map_values(uploads, lambda name, value: value + 1)
+    def on_upload(self, upload: Message, device: Device) -> Message:
+        return map_values(upload, lambda name, value: value + device.keys.value.dim())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +215,10 @@ def test_private_stays_private(case: Case, protocol: FedAvg) -> None:
     parts = fed_of(case.build()).model.parts.values()
     if protocol.sends_gradients and any(part.helper and part.scope is Scope.SHARED for part in parts):
         with pytest.raises(BadInput, match="stepped by devices"):
+            fed_of(case.build(), protocol=protocol)
+        return
+    if protocol.sends_gradients and getattr(case.build(), "what", "gradients") != "gradients":
+        with pytest.raises(BadInput, match=r"^defence\.(what|every): .* but devices send gradients"):
             fed_of(case.build(), protocol=protocol)
         return
     fed = fed_of(case.build(), protocol=protocol)

@@ -17,6 +17,7 @@ from tests.worlds import (
     begin,
     both,
     checkerboard,
+    contents,
     digest,
     federation,
     held,
@@ -32,7 +33,7 @@ from veilrec.base import tensors
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.clients import Clients
-from veilrec.defence import Defence, chain
+from veilrec.defence import Defence, chain, secretly
 from veilrec.defences.common.adversary import Adversary
 from veilrec.defences.common.kept_noise import kept_keys
 from veilrec.defences.fedau2 import FedAU2, randomised
@@ -174,7 +175,7 @@ def test_a_resumed_run_says_the_same() -> None:
     half = run(fed_of(clients, plain(), cohort=0.5), 2)
     again = fed_of(clients, plain(), cohort=0.5)
     first = held(again, begin(again))[KEY]
-    again.fleet.devices.restore(half.devices.state())
+    again.fleet.devices.restore(contents(half.devices))
     assert digest(resume(again, both(again, half), 4)) == digest(whole)
     assert torch.equal(held(again, run(again))[KEY], first)
 
@@ -480,7 +481,7 @@ def test_a_real_device_draws_what_no_seed_decides_and_keeps_it(tmp_path: Path) -
 
 def test_as_a_real_device_runs_it_the_key_is_the_systems() -> None:
     """Also where the experiment's keys are the seed's."""
-    defences = (plain(), plain(), plain().on_device(), plain().on_device())
+    defences = (plain(), plain(), secretly(plain()), secretly(plain()))
     feds = [fed_of(phones(checkerboard()), defence) for defence in defences]
     keys = [held(fed, run(fed))[KEY] for fed in feds]
     assert torch.equal(keys[0], keys[1])

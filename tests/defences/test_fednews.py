@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tests.worlds import checkerboard, digest, federation, phones, run
+from veilrec.defence import secretly
 from veilrec.defences.fednews import FedNews
 from veilrec.defences.laplace import Laplace
 from veilrec.errors import BadInput
@@ -39,7 +40,7 @@ def test_what_means_nothing_is_refused() -> None:
 
 
 def test_on_a_device_it_is_the_same_but_for_the_source() -> None:
-    real = FedNews(rows="touched").on_device()
+    real = secretly(FedNews(rows="touched"))
     assert real == FedNews(rows="touched")
     assert isinstance(real, FedNews)
     assert real.secret

@@ -372,10 +372,13 @@ def test_what_does_not_fit_the_protocol() -> None:
 
 
 def test_chunks_are_kept_small_where_tables_go_up_whole() -> None:
-    model, cpu = FedMF(1000, dim=64), torch.device("cpu")
-    assert Laplace().whole(model) == 0
-    assert chain(Laplace(rows="all"), Laplace()).whole(model) == 64_000
-    assert Laplace(rows="all", parts=("user",)).whole(model) == 0
+    cpu, model = torch.device("cpu"), FedMF(24, dim=64, user="exposed")
+    for defence, count in (
+        (Laplace(), 0),
+        (chain(Laplace(rows="all"), Laplace()), 24 * 64),
+        (Laplace(rows="all", parts=("user",)), 0),
+    ):
+        assert federation(phones(checkerboard()), model, None, defence).fleet.beside == count
     assert Plan().chunk_on(cpu, 16) == 256
     assert Plan().chunk_on(cpu, 16, 64_000 * 4) == 65
     assert Plan().chunk_on(cpu, 16, 10**9) == 1

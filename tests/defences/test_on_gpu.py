@@ -51,15 +51,14 @@ def test_what_leaves_a_gpu_is_what_leaves_a_cpu(defence: Noisy, monkeypatch: pyt
     upload: Message = {**values(5), "item": Rows(row, Keys.seed(2).normal(5, 40, 7))}
     sent = {name: 0.1 * torch.ones_like(v.value if isinstance(v, Rows) else v) for name, v in upload.items()}
     devices = device(keys, sent)
-    axes = devices._replace(sent=dict.fromkeys(sent, 0))  # type: ignore[arg-type]
-    here = defence.on_uploads(upload, devices, axes)
+    here = defence.on_upload(upload, devices)
     monkeypatch.setattr(blurring, "_groups", lambda pieces: [[piece] for piece in pieces])
     monkeypatch.setattr(
         weights,
         "_on_cpu",
         lambda hows, weight, key, widths, block, out: weights._on_gpu(hows[0], weight, key[:, 0], block, out),
     )
-    there = defence.on_uploads(upload, devices, axes)
+    there = defence.on_upload(upload, devices)
     step = lattice(defence.noise.scale_of("item"), defence.noise.clip).step
     for name, value in here.items():
         a, b = (x.value if isinstance(x, Rows) else x for x in (value, there[name]))

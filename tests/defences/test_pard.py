@@ -20,7 +20,7 @@ from veilrec.defence import Chain
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
-from veilrec.model import Device, told
+from veilrec.model import Device, bind, with_classes
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
@@ -52,7 +52,7 @@ def world(consent: Any = 0.5) -> Clients:
 def scene_of(defence: PARD, model: str = "FedNCF", clients: Clients | None = None) -> Scene:
     """Devices in the middle of a round, weights and D_pub random; of D_pub one keeps its age."""
     clients = clients or world()
-    attached = defence.attach(told(MODELS[model](ITEMS, clients.n_seats, dim=DIM), clients))
+    attached = defence.attach(with_classes(MODELS[model](ITEMS, clients.n_seats, dim=DIM), clients))
     scene, keys = Scene.of(attached, clients), Keys.seed(5)
     public: Params = {
         name: keys.fold(name).normal(6, DIM, dtype=torch.float64)
@@ -64,11 +64,11 @@ def scene_of(defence: PARD, model: str = "FedNCF", clients: Clients | None = Non
 
 
 def helper_losses(defence: PARD, scene: Scene, params: Params | None = None) -> Tensor:
-    return defence.cohort_helper_loss(scene.model, params or scene.params, scene.device, scene.axes)
+    return bind(scene.model, params or scene.params, defence.helper_loss, scene.device)  # type: ignore[no-any-return]
 
 
 def penalties(defence: PARD, scene: Scene, params: Params | None = None) -> Tensor:
-    return defence.cohort_penalty(scene.model, params or scene.params, scene.device, scene.axes)
+    return bind(scene.model, params or scene.params, defence.penalty, scene.device)  # type: ignore[no-any-return]
 
 
 class ByHand:
@@ -482,6 +482,7 @@ def test_what_stays_carries_labels_where_it_is_asked_to() -> None:
         defence = PARD(lambda_ir=0.0, lambda_re=strength, head=(8,), public_share=1.0)
         fed = federation(clients, FedNCF(24, dim=8), None, defence, lr=0.3, batch=20, chunk=12)
         state = run(fed, 25)
-        params = {**held(fed, state), "item": state.server["item"].expand(24, 24, 8)}
-        surprise.append(float(probe.cohort_penalty(fed.model, params, device, device).mean()))
+        own = {name: value for name, value in held(fed, state).items() if not name.startswith("m/")}
+        params = {**own, "item": state.server["item"].expand(24, 24, 8)}
+        surprise.append(float(bind(fed.model, params, probe.penalty, device).mean()))
     assert surprise[1] < 0.5 * surprise[0]

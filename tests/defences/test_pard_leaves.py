@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from tests.canary_world import ITEMS, USERS, canaries_of, canary_world, spying
 from tests.contract import Scene
-from tests.forking import Posting
+from tests.forking import Showing
 from tests.test_node import uploads_agree
 from tests.worlds import changed, digest, federation, largest, phones, run, silos
 from veilrec.base import tensors
@@ -19,12 +19,13 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.defence import Defence, chain
+from veilrec.defence import Defence, HelperSteps, chain
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.pard import PARD
+from veilrec.engine import helper_steps
 from veilrec.errors import ClientFailed
 from veilrec.interactions import Interactions
-from veilrec.model import Device, Recommender, told, with_scope
+from veilrec.model import Device, Recommender, with_classes, with_scope
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
 from veilrec.privacy.disclosure import disclosures
@@ -66,7 +67,7 @@ def willing(clients: Clients) -> list[int]:
 def test_for_a_cohort_as_for_one_device(model: str, average: bool, join: Any, place: str) -> None:
     clients = clients_of() if place == "phones" else silos(LOG, 5)
     defence = PARD(join=join, average_user=average, head=(7, 5))
-    attached = defence.attach(told(MODELS[model](ITEMS, clients.n_seats, dim=6), clients))
+    attached = defence.attach(with_classes(MODELS[model](ITEMS, clients.n_seats, dim=6), clients))
     scene = Scene.of(attached, clients)
     batched = attached.cohort_loss(scene.params, scene.device)
     assert largest(batched, scene.mapped(lambda m, d: m.loss(d))) < 1e-12
@@ -99,7 +100,7 @@ def _without_batched(model: Recommender) -> Recommender:
 @pytest.mark.parametrize("model", MODELS)
 def test_both_vectors_are_mixed_with_the_items_where_the_model_does_so(model: str) -> None:
     clients = clients_of()
-    attached = PARD(head=(4,)).attach(told(MODELS[model](ITEMS, dim=6), clients))
+    attached = PARD(head=(4,)).attach(with_classes(MODELS[model](ITEMS, dim=6), clients))
     scene = Scene.of(attached, clients)
     found = scene.mapped(lambda m, d: m.scoring_user(d.batch))  # [c, 1, 12]
     open_half = scene.mapped(lambda m, d: m.represent(d.batch))
@@ -114,7 +115,7 @@ def test_both_vectors_are_mixed_with_the_items_where_the_model_does_so(model: st
 
 def test_the_score_is_the_perceptron_on_all_three() -> None:
     clients = clients_of()
-    attached = PARD(head=(5, 3)).attach(told(FedNCF(ITEMS, dim=6), clients))
+    attached = PARD(head=(5, 3)).attach(with_classes(FedNCF(ITEMS, dim=6), clients))
     scene = Scene.of(attached, clients)
     scores = scene.mapped(lambda m, d: m.scores(d.batch))  # of the rows of the local table
     own = {name: value[2] for name, value in scene.params.items()}
@@ -152,7 +153,7 @@ def test_uploads_are_the_open_vector_and_touched_rows_and_nothing_else(model: st
 def test_posts_are_what_is_announced_of_those_who_consent() -> None:
     clients = clients_of()
     fed, posted = fed_of(clients=clients), set[int]()
-    assert set(fed.defence.announce(fed.model, torch.float64)) == POSTED
+    assert set(fed.fleet.announced) == POSTED
     for exchange in seen_of(fed):
         received = exchange.received
         posts, place = received.posts, {client: k for k, client in enumerate(received.cohort.tolist())}
@@ -204,16 +205,15 @@ def test_nobody_posts_where_one_guarded_attribute_is_shared_by_nobody() -> None:
 
 
 @dataclass(frozen=True)
-class Silent(Posting):
-    """Posts, and does not say what that may tell."""
+class Silent(Showing):
+    """Posts what may tell any attribute."""
 
 
 @dataclass(frozen=True)
 class Asking(Defence):
     """Learns from whoever shares their age, and posts nothing."""
 
-    def asks(self, model: Recommender) -> tuple[str, ...]:
-        return ("age",)
+    helpers: ClassVar[HelperSteps] = HelperSteps(taught_by=("age",))
 
 
 def test_in_a_chain_those_post_who_share_all_that_any_of_its_posts_may_tell() -> None:
@@ -333,9 +333,9 @@ def test_planted_a_private_weight_in_an_upload_is_found(what: str) -> None:
 class Generous(PARD):
     """Posts its predictor as well."""
 
-    def publish(self, model: Recommender, device: Device) -> Params:
+    def _post(self, model: Recommender, device: Device) -> Params:
         head = dict(model.named_parameters())["predictor.1.bias"]
-        return {**super().publish(model, device), "pard.head": head[None].expand(1, -1)}
+        return {**super()._post(model, device), "pard.head": head[None].expand(1, -1)}
 
 
 def test_planted_a_post_beyond_what_is_announced_is_refused() -> None:
@@ -391,7 +391,7 @@ def test_a_label_that_is_shared_is_posted() -> None:
 
 
 def test_a_part_that_another_defence_attached_stays() -> None:
-    wrapped = told(FedNCF(ITEMS, dim=6), clients_of())
+    wrapped = with_classes(FedNCF(ITEMS, dim=6), clients_of())
     wrapped.diary = torch.nn.Parameter(torch.zeros(5))
     wrapped.parts = {**wrapped.parts, "diary": replace(wrapped.parts["mlp1"], scope=Scope.PRIVATE)}
     attached = PARD().attach(wrapped)
@@ -409,8 +409,8 @@ def test_a_device_alone_uploads_the_same(tmp_path: Path) -> None:
 def test_large_estimators_make_small_chunks() -> None:
     fed = changed(fed_of(), plan=Plan())
     held_by_all = sum(fed.model.get_parameter(n).numel() for n in fed.model.names() if "estimators" in n)
-    assert fed.defence.whole(fed.model) == 5 * held_by_all
-    wide = changed(fed, model=PARD().attach(told(FedNCF(ITEMS, dim=128), fed.clients)))
+    assert helper_steps.size(fed.model) == 5 * held_by_all
+    wide = changed(fed, model=PARD().attach(with_classes(FedNCF(ITEMS, dim=128), fed.clients)))
     assert max(map(len, fed.fleet.chunks(torch.arange(USERS)))) == USERS
     assert max(map(len, wide.fleet.chunks(torch.arange(USERS)))) < USERS
 

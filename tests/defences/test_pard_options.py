@@ -27,7 +27,7 @@ from veilrec.defences.pard import PARD
 from veilrec.engine.helper_steps import help_along
 from veilrec.engine.local import Situation, Task
 from veilrec.errors import BadInput
-from veilrec.model import told
+from veilrec.model import with_classes
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
@@ -190,7 +190,7 @@ def test_the_split_model_learns_from_what_is_left_of_a_history(place: str, join:
     losses = []
     for share in (0.5, 0.0):
         base = FedLightGCN(ITEMS, clients.n_seats, dim=DIM, edge_dropout=share)
-        split = PARD(join=join, head=(5,)).attach(told(base, clients))
+        split = PARD(join=join, head=(5,)).attach(with_classes(base, clients))
         scene, batch = Scene.of(split, clients), Scene.of(split, clients).device.batch
         if not share:
             history = thinned(batch.history, scene.device.keys, 0.5)
@@ -216,7 +216,7 @@ def test_what_is_guarded_scored_and_posted_is_made_of_all_items() -> None:
     assert torch.equal(*(penalties(defence, scene) for scene in scenes))
     for what in ("represent", "scoring_user", "scores"):
         assert torch.equal(*(s.mapped(lambda m, d, w=what: getattr(m, w)(d.batch)) for s in scenes))
-    posts = [s.mapped(lambda m, d: defence.publish(m, d)["pard.items"]) for s in scenes]
+    posts = [s.mapped(lambda m, d: defence.posts(m).make(m, d)["pard.items"]) for s in scenes]
     assert torch.equal(*posts)
     assert largest(state.server["item"], run(bare, 2).server["item"]) > 1e-3
 

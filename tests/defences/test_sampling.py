@@ -18,6 +18,7 @@ from torch import Tensor
 from tests.noisy import CLIP, blurred, clients, device, number, seeded, steps_of, values
 from veilrec.base.keys import Keys
 from veilrec.base.params import Rows
+from veilrec.defence import secretly
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
@@ -259,7 +260,7 @@ def test_blocks_change_no_bit(block: int, defence: Noisy, monkeypatch: pytest.Mo
 
 def test_what_the_system_gives_is_new_every_time_and_has_its_law() -> None:
     """RELIABILITY E7: no key decides it."""
-    real = Laplace(scale=0.02).on_device()
+    real = secretly(Laplace(scale=0.02))
     assert isinstance(real, Noisy)
     first, second = (sent_for(real, 0.0, 125_000).double() for _ in range(2))
     assert float((first == second).double().mean()) < 0.01
@@ -279,7 +280,7 @@ def test_the_system_alone_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         return b"\x01" * n
 
     monkeypatch.setattr(os, "urandom", urandom)
-    real = Laplace(scale=0.02).on_device()
+    real = secretly(Laplace(scale=0.02))
     assert isinstance(real, Noisy)
     assert (
         len(set(sent_for(real, 0.0, 1000, seed=1).tolist() + sent_for(real, 0.0, 1000, seed=2).tolist())) == 1

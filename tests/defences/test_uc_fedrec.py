@@ -22,7 +22,7 @@ from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
-from veilrec.model import Device, bind, mapped, told
+from veilrec.model import Device, bind, mapped, with_classes
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedmf import FedMF
 from veilrec.protocols.fedavg import FedAvg
@@ -63,7 +63,7 @@ WEIGHTS = {
 def both(label: dict[str, int], shares: dict[str, bool], strength: float = 3.0) -> tuple[float, float]:
     """Helper loss and penalty of one device with the weights above."""
     world, defence = clients(), UCFedRec(strength=strength, hidden=())
-    model = defence.attach(told(FedMF(24, dim=2), world))
+    model = defence.attach(with_classes(FedMF(24, dim=2), world))
     batch = world.batch(torch.tensor([0]), history=0, rows=torch.arange(24), dtype=torch.float32)
     batch = batch._replace(
         attributes={name: torch.tensor([value]) for name, value in label.items()},
@@ -222,13 +222,13 @@ def test_settings_that_mean_nothing(options: dict[str, Any]) -> None:
 def test_an_empty_seat_of_a_silo_is_nobody() -> None:
     """Whatever lies there, the silo's penalty is that of its users, and no slope leads there."""
     world, defence = silos(log(), 5, 0.5), UCFedRec(hidden=(5,))
-    model = defence.attach(told(FedMF(24, world.n_seats, dim=4), world))
+    model = defence.attach(with_classes(FedMF(24, world.n_seats, dim=4), world))
     empty = world.seats < 0
     assert 0 < int(empty.sum()) < len(world)
     cohort = torch.arange(len(world))
     batch = world.batch(cohort, history=0, rows=torch.arange(24).expand(len(world), -1), dtype=torch.float32)
     device = Device(batch, {}, {}, Keys.seed(0).fold(cohort), torch.tensor(0), torch.tensor(0))
-    axes = Device(0, {}, None, 0, None, None, None)  # type: ignore[arg-type]
+    axes = Device(0, {}, None, 0, None, None)  # type: ignore[arg-type]
     weights = {
         name: Keys.seed(1).fold(name).normal(len(world), *weight.shape)
         for name, weight in model.named_parameters()

@@ -17,8 +17,8 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Rows
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.engine.fleet import InProcess
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Store
+from veilrec.engine.in_process import InProcess
 from veilrec.examples import Portion, Step
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -35,10 +35,12 @@ def sums_of(fed: Federation) -> frozenset[str]:
 
 
 class Batched(Push):
-    """A penalty in a form for a cohort, which reads the client axis of all weights."""
+    """A penalty that is written for a cohort, and reads the client axis of all weights."""
 
-    def cohort_penalty(self, model: Any, params: Any, devices: Any, axes: Any) -> torch.Tensor:
-        return params["encoder.bias"].sum(1)  # type: ignore[no-any-return]
+    leads: ClassVar[frozenset[str]] = frozenset({"penalty"})
+
+    def penalty(self, model: Any, device: Any) -> torch.Tensor:
+        return model.get_parameter("encoder.bias").sum(-1)  # type: ignore[no-any-return]
 
 
 class Sees:

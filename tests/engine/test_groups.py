@@ -9,6 +9,7 @@ import torch
 
 from tests.engine.test_respond import BODIES
 from tests.worlds import changed, checkerboard, federation, phones
+from veilrec.engine.fleet import Terms
 from veilrec.errors import BadInput
 from veilrec.models.fedmf import FedMF
 from veilrec.rounds import Federation
@@ -39,7 +40,7 @@ def test_a_round_that_is_too_small_is_refused_by_the_fleet() -> None:
     fed = fed_of(forwards=3)
     state, few = fed.start(), torch.arange(2)
     with pytest.raises(BadInput, match=r"^plan\.forwards: a round has 2 devices, too few for a sum over 3"):
-        fed.fleet.round(fed.letter(state, few), few, 3)
+        fed.fleet.round(fed.letter(state, few), few, Terms(3))
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5, 7, 24])
@@ -48,7 +49,7 @@ def test_every_message_is_a_sum_over_as_many_or_more(body: str | None, chunk: in
     """Also where a body folds a chunk as it goes: such a chunk is in one group."""
     fed = fed_of(forwards=5, chunk=chunk)
     fed = changed(fed, body=BODIES[body]) if body else fed
-    groups = fed.fleet.round(fed.letter(fed.start(), fed.able), fed.able, 5).groups
+    groups = fed.fleet.round(fed.letter(fed.start(), fed.able), fed.able, Terms(5)).groups
     assert sum(groups) == 24
     assert min(groups) >= 5
     assert len(groups) > 1 or (body == "folding" and chunk == 24)

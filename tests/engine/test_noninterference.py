@@ -23,6 +23,7 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Part, Scope
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
+from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender, with_part
 from veilrec.models.fedmf import FedMF
@@ -95,9 +96,18 @@ def relabelled(log: Interactions, seed: int, spared: Tensor | None = None) -> In
 DEFENCES = [case for case in cases("defences") if case.name not in READS_LABELS]
 
 
-PLAIN = {kind: next(case for case in cases(kind) if not case.options) for kind in ("protocols", "defences")}
-PAIRS = [(case, PLAIN["defences"]) for case in cases("protocols")] + [
-    (PLAIN["protocols"], d) for d in DEFENCES
+def fits(protocol: Case, defence: Case, model: str = "FedMF") -> bool:
+    """Whether noise is meant for what the protocol sends, and for parts of the model that leave a device."""
+    try:
+        defence.build().declares(MODELS[model](), protocol.build())
+    except BadInput:
+        return False
+    return True
+
+
+PLAIN = {kind: [case for case in cases(kind) if not case.options] for kind in ("protocols", "defences")}
+PAIRS = [(p, next(d for d in PLAIN["defences"] if fits(p, d))) for p in cases("protocols")] + [
+    (PLAIN["protocols"][0], d) for d in DEFENCES if fits(PLAIN["protocols"][0], d)
 ]
 
 
@@ -116,6 +126,7 @@ def labels_change_nothing(seed: int, model: str, defence: Case, protocol: Case, 
     parts = {"protocol": protocol.build(), "defence": chain(defence.build(), Open())}
     trained = {"UCFedRec"}  # by devices, which under a protocol of gradients step nothing that is shared
     assume(not (parts["protocol"].sends_gradients and defence.name in trained))
+    assume(fits(protocol, defence, model))
     other = phones(relabelled(log, seed + 1, spared=willing), consent)
     assert leaving(fed_of(clients, model, **parts), rounds=1) == leaving(
         fed_of(other, model, **parts), rounds=1

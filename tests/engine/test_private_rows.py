@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,13 +14,15 @@ from tests.worlds import SHORT, changed, federation, phones, ragged
 from veilrec.base.keys import Keys
 from veilrec.base.params import ROW, Params, Part, Scope
 from veilrec.defences.none import Undefended
-from veilrec.engine import private_rows
-from veilrec.engine.private_rows import find, load, save, union
+from veilrec.engine.devices import private_rows
+from veilrec.engine.devices.private_rows import find, load, save, union
 from veilrec.errors import BadInput
 from veilrec.examples import Portion
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedrap import FedRAP
+from veilrec.privacy.mechanism import Mechanism
+from veilrec.protocol import Protocol
 
 ITEMS = 12
 FIRST = Keys.seed(0)  # of devices whose tables begin with zeros
@@ -158,8 +162,9 @@ def test_fresh_devices_hold_no_row() -> None:
 class Large(Undefended):
     """So much that one device fills a chunk."""
 
-    def whole(self, model: Recommender) -> int:
-        return 1 << 24
+    def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
+        one = Fraction(1)
+        return (Mechanism("large", "item", "laplace", one, one, width=1 << 14, table=1 << 10, rows="all"),)
 
 
 def test_a_table_that_is_uploaded_from_each_device_is_refused() -> None:

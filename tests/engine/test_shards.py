@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.worlds import SHORT, checkerboard, federation, largest, phones, ragged, silos
+from tests.worlds import SHORT, checkerboard, contents, federation, largest, phones, ragged, silos
 from veilrec.base.params import Message
 from veilrec.defences.pard import PARD
+from veilrec.engine.fleet import Terms
+from veilrec.engine.probe import probe
 from veilrec.engine.shards import Shards
 from veilrec.errors import BadInput
 from veilrec.models.fedncf import FedNCF
@@ -31,8 +33,7 @@ def fed_of(protocol: FedAvg | None = None, **plan: Any) -> Federation:
 def sharded(fed: Federation, order: tuple[int, ...] = (0, 1)) -> Federation:
     """The same federation in two shards, every other client in each."""
     every = torch.arange(len(fed.clients))
-    shards = Shards([fed.fleet.shard(every[k::2]) for k in (0, 1)], order)
-    return Federation(shards, fed.server)  # type: ignore[arg-type]
+    return Federation(Shards.of(fed.fleet, [every[k::2] for k in (0, 1)], order), fed.server)
 
 
 def rounds(fed: Federation, n: int, **rest: Any) -> Any:
@@ -65,7 +66,7 @@ def test_where_whole_chunks_are_dealt_the_bits_are_the_same() -> None:
     fed = fed_of(ADAM, chunk=2, workers=1)
     chunks = fed.fleet.chunks(fed.able)
     dealt = [torch.cat(list(chunks[k::2])).sort().values for k in (0, 1)]
-    parted = Federation(Shards([fed.fleet.shard(some) for some in dealt]), fed.server)  # type: ignore[arg-type]
+    parted = Federation(Shards.of(fed.fleet, dealt), fed.server)
     one, other = rounds(fed, 3), rounds(parted, 3)
     assert all(largest(one.server[name], other.server[name]) < 1e-12 for name in one.server)
 
@@ -89,6 +90,37 @@ def test_what_is_posted_in_shards_has_the_owners_of_the_whole() -> None:
     assert all(largest(v, other.posts.values[n]) < 1e-6 for n, v in one.posts.values.items())
 
 
+def test_a_checkpoint_of_shards_is_one_of_all_devices() -> None:
+    """What shards hold is gathered in one store; a run goes on from it in shards or in one process."""
+    whole, parted, again = (fed_of(cohort=0.7) for _ in range(3))
+    parted, again = sharded(parted), sharded(again, (1, 0))
+    state = rounds(parted, 2)
+    held = parted.fleet.gather().devices
+    everyone = torch.arange(len(whole.clients))
+    for k, fleet in enumerate(parted.fleet.fleets):
+        mine = fleet.devices.get(torch.arange(len(fleet.clients)))
+        assert all(torch.equal(value, held.get(everyone[k::2])[name]) for name, value in mine.items())
+    for fed in (whole, again):
+        fed.start()
+        fed.fleet.gather().devices.restore(contents(held))
+        fed.fleet.spread()
+    ends = []
+    for fed in (parted, whole, again):
+        *_, (end, _) = fed.rounds(state, until=4)
+        ends.append(end)
+    assert all(largest(ends[0].server[n], end.server[n]) < 1e-6 for end in ends[1:] for n in end.server)
+
+
+def test_every_client_of_every_shard_is_probed() -> None:
+    whole, parted = fed_of(), sharded(fed_of())
+    state = rounds(whole, 1)
+    one, other = (
+        torch.cat([seen.received.cohort for seen in probe(fed, state)]).sort().values
+        for fed in (whole, parted)
+    )
+    assert torch.equal(one, other)
+
+
 def test_silos_can_be_parted_too() -> None:
     def made() -> Federation:
         clients = silos(checkerboard(), 4)
@@ -104,7 +136,8 @@ def test_silos_can_be_parted_too() -> None:
 def test_what_leaves_shards_is_a_sum_over_enough_devices(forwards: Any, groups: tuple[int, ...]) -> None:
     """One sum is that of all shards; sums over so many leave from each."""
     parted = sharded(fed_of(forwards=forwards))
-    fold = parted.fleet.round(parted.letter(parted.start(), parted.able), parted.able, forwards)
+    able, terms = parted.fleet.able, Terms(forwards)
+    fold = parted.fleet.round(parted.letter(parted.start(), able), able, terms)
     assert fold.groups == groups
 
 
@@ -112,12 +145,14 @@ def test_what_leaves_shards_is_a_sum_over_enough_devices(forwards: Any, groups: 
 def test_a_shard_with_too_few_devices_is_refused_before_any_works(forwards: Any) -> None:
     """Under one sum a shard may have a single device, and the round may not."""
     parted = sharded(fed_of())
-    state, cohort = parted.start(), parted.able[:1] if forwards == "all" else parted.able
+    able = parted.fleet.able
+    state, cohort = parted.start(), able[:1] if forwards == "all" else able
+    letter = parted.letter(state, cohort)
     with pytest.raises(BadInput, match=r"^plan\.forwards: a shard's round has .* too few for a sum over .;"):
-        parted.fleet.round(parted.letter(state, cohort), cohort, forwards)
+        parted.fleet.round(letter, cohort, Terms(forwards))
     assert not parted.fleet.bytes_up  # type: ignore[attr-defined]
     some = torch.tensor([0, 1, 3])  # one in the first shard, two in the other
-    assert parted.fleet.round(parted.letter(state, some), some, "all").groups == (3,)
+    assert parted.fleet.round(letter, some, Terms("all")).groups == (3,)
 
 
 def test_letters_and_folds_come_back_from_their_bytes() -> None:
@@ -138,7 +173,7 @@ def test_letters_and_folds_come_back_from_their_bytes() -> None:
 
 def test_a_letter_says_of_which_run_it_is() -> None:
     fed = fed_of()
-    letter, mine = fed.letter(fed.start(), fed.able), notes("one", "seed = 1")
+    letter, mine = fed.letter(fed.start(), fed.fleet.able), notes("one", "seed = 1")
     data = letter_bytes(letter, notes("one", "seed = 1", missed=[2, 5]))
     assert letter_of(data, mine).round == letter_of(data).round == 0
     assert codec.notes_of(data) == {**mine, "missed": "2 5"}

@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.contract import Case, cases
 from tests.worlds import checkerboard, everyone, federation, phones
 from veilrec.base.params import Params, Scope, part_of
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Store
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocol import State
 from veilrec.rounds import Federation

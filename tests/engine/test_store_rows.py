@@ -14,12 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.worlds import SHORT, Both, both, digest, everyone, federation, held, phones, ragged, resume, run
+from tests.worlds import (
+    SHORT,
+    Both,
+    both,
+    digest,
+    emptied,
+    everyone,
+    federation,
+    held,
+    phones,
+    ragged,
+    resume,
+    run,
+)
 from veilrec.base.params import KEPT, ROW, Params
 from veilrec.base.tensors import read, write
-from veilrec.engine import store as stores
-from veilrec.engine.heap import COUNT
-from veilrec.engine.store import Keeps, Store
+from veilrec.engine.devices import store as stores
+from veilrec.engine.devices.shelf import COUNT
+from veilrec.engine.devices.store import Keeps, Store
 from veilrec.errors import Corrupted
 from veilrec.models.fedrap import FedRAP
 from veilrec.rounds import Federation
@@ -114,22 +127,11 @@ def test_state_and_back(keeps: Keeps, after: Keeps, tmp_path: Path) -> None:
 
 
 @EITHER
-def test_a_copy_lives_on_its_own(keeps: Keeps) -> None:
-    store = filled(keeps)
-    before, twin = store.get(torch.arange(N)), store.copy()
-    store.put(torch.tensor([3, 6]), left({3: [8], 6: [1, 2]}, 9))
-    assert same(twin.get(torch.arange(N)), before)
-    changed = store.get(torch.arange(N))
-    twin.put(torch.arange(N), left({k: [k] for k in range(N)}, 8))
-    assert same(store.get(torch.arange(N)), changed)
-
-
-@EITHER
 def test_an_emptied_store_holds_nothing(keeps: Keeps) -> None:
     store = filled(keeps)
     store.restore({"slot": torch.full((N,), -1)})
     assert same(store.get(torch.arange(N)), fresh(torch.arange(N)))
-    assert not store.heap.values
+    assert not store.rows
 
 
 def test_the_same_bytes_from_memory_and_from_files(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_the_same_bytes_from_memory_and_from_files(tmp_path: Path) -> None:
 
 def test_files_where_all_rows_would_be_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what it is once everybody has touched everything."""
-    each = 8 + 4 + ITEMS * (8 + 2 * 8)
+    each = 8 + 4 + 8 + ITEMS * (8 + 2 * 8)
     monkeypatch.setattr(stores, "MUCH", N * each)
     assert made("auto").shelf is None
     monkeypatch.setattr(stores, "MUCH", N * each - 1)
@@ -159,6 +161,7 @@ def test_files_are_as_long_as_what_is_kept(tmp_path: Path) -> None:
     os.truncate(tmp_path / "devices" / "00000003", sizes[0] - 1)
     with pytest.raises(Corrupted, match=r"00000003: cannot be read .the file is too short"):
         store.get(torch.tensor([3, 4]))
+    store.put(torch.tensor([3]), left({3: [1]}, 2))
     os.truncate(tmp_path / "devices" / "00000004", 15)
     with pytest.raises(Corrupted, match=r"00000004: cannot be read .the file is too short"):
         store.columns()
@@ -181,10 +184,12 @@ def fed_of(keeps: Keeps, **plan: Any) -> Federation:
 def test_memory_holds_what_was_touched_and_no_more() -> None:
     fed = fed_of("memory", cohort=0.3)
     state = run(fed, 2)
-    heap = state.devices.heap
-    rows = int(heap.count.sum())
+    kept = state.devices.rows
+    rows = sum(map(len, kept[ROW]))
     assert 0 < rows < state.devices.used * 120 / 2
-    assert len(heap.values[ROW]) <= 2 * rows
+    for values in kept.values():
+        each = values[0].new_zeros(1, *values[0].shape[1:]).nbytes
+        assert sum(value.untyped_storage().nbytes() for value in values) == rows * each
 
 
 def test_the_same_bits_from_memory_and_from_files() -> None:
@@ -206,7 +211,7 @@ def test_a_run_goes_on_from_a_checkpoint_with_the_same_bits(
     state.devices.snapshot(tmp_path / "files")
     write(tmp_path / "state", flat(state, state.devices, {}))
     whole = resume(fed, state, 4)
-    again = unflat(2, read(tmp_path / "state"), other.fleet.begin(), tmp_path / "files")[0]
+    again = unflat(2, read(tmp_path / "state"), emptied(other), tmp_path / "files")[0]
     assert told(other, resume(other, both(other, again), 4)) == told(fed, whole)
 
 
@@ -216,7 +221,7 @@ def test_a_run_directory_gives_back_what_devices_held(keeps: Keeps, after: Keeps
     fed, other = fed_of(keeps), fed_of(after)
     state = run(fed, 3)
     save_state(tmp_path, state, state.devices)
-    again = both(other, _state_of(tmp_path, state.round, other.fleet.begin()))
+    again = both(other, _state_of(tmp_path, state.round, emptied(other)))
     assert told(other, again) == told(fed, state)
     assert again.devices.clients().tolist() == state.devices.clients().tolist()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.worlds import Both, both, checkerboard, digest, federation, held, largest, phones, run
+from tests.worlds import Both, both, checkerboard, copied, digest, federation, held, largest, phones, run
 from veilrec.base.params import KEPT, ROW
 from veilrec.erasers.gaussian_posthoc import GaussianPosthoc
 from veilrec.errors import BadInput
@@ -23,7 +23,7 @@ def fed_of(cohort: float = 1.0) -> Federation:
 
 def mended(fed: Federation, state: Both, noise: GaussianPosthoc = NOISE) -> Both:
     """The state of both halves after the noise, from a state of both."""
-    fed.fleet.devices = state.devices.copy()
+    fed.fleet.devices = copied(state.devices)
     return both(fed, fed.erase(state, noise, fed.keys.fold("unlearn")))
 
 

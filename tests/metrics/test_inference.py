@@ -26,8 +26,8 @@ from veilrec.metrics.inference import (
     r2,
     spearman,
     tpr_at,
-    weights,
 )
+from veilrec.metrics.resampling import weights
 
 Found = dict[str, Tensor]  # a score's value, and those of the resamples
 NAMES = ("auc", "balanced_accuracy", "macro_f1", "micro_f1", "tpr")  # in the order of the loops

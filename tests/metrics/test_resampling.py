@@ -19,7 +19,6 @@ from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.resampling import (
     Measured,
     combine,
-    leaning,
     mean,
     permutation_p,
     summary,
@@ -32,6 +31,10 @@ TAGS = Keys.seed(3).words(400)
 
 def measured(value: float, replicates: list[float] | Tensor) -> Measured:
     return summary(value, torch.as_tensor(replicates, dtype=torch.float64))
+
+
+def leaning(found: Measured, chance: float = 0.5) -> str:
+    return Measure(*found[:3]).leaning(chance)
 
 
 def leak(keys: Keys, n: int, strength: float, noise: float = 1.0) -> tuple[Tensor, Tensor]:

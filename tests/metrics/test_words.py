@@ -8,7 +8,7 @@ import pytest
 
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.sentences import About, guessed, hidden, ranked, within, wrong_way
-from veilrec.metrics.words import between, bracketed, epsilon, number, signed, whole
+from veilrec.metrics.words import amount, between, bracketed, duration, epsilon, number, signed, whole
 
 KNOWN, BARE = Measure(-0.05, -0.1, 0.0), Measure(0.5)
 GRANTED = About("gender", "the uploads", ["the user vectors"], "auc", Measure(0.3, 0.2, 0.4))
@@ -65,3 +65,20 @@ def test_what_was_not_found_is_said_with_how_many_tried() -> None:
         "No attacker of 4 families finds gender in the uploads, with the user vectors: "
         "AUC 0.30 [0.20, 0.40], chance 0.50. More."
     )
+
+
+def test_amounts_for_people() -> None:
+    assert [amount(n) for n in (0, 999, 1000, 12_345_678, 7e12)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "12.3 MB",
+        "7.0 TB",
+    ]
+    assert [duration(s) for s in (0.04, 9.94, 42.4, 59.6, 185)] == [
+        "0.0 s",
+        "9.9 s",
+        "42 s",
+        "1 min 00 s",
+        "3 min 05 s",
+    ]

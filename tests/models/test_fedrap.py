@@ -18,6 +18,8 @@ from tests.worlds import (
     Both,
     batch,
     checkerboard,
+    contents,
+    emptied,
     everyone,
     federation,
     held,
@@ -34,7 +36,8 @@ from veilrec.base.rows import filled
 from veilrec.clients import Batch, Clients
 from veilrec.defence import Defence
 from veilrec.defences.uc_fedrec import UCFedRec
-from veilrec.engine import private_rows, serving
+from veilrec.engine import serving
+from veilrec.engine.devices import private_rows
 from veilrec.engine.probe import user_vectors
 from veilrec.engine.respond import drawn
 from veilrec.errors import BadInput
@@ -90,7 +93,7 @@ def test_what_belongs_to_whom() -> None:
     shared, own = FedRAP(9, 2, dim=4), FedRAP(9, 2, dim=4, variant="original")
     assert shared.names(Scope.PRIVATE) == ["residual"]
     assert set(own.names(Scope.PRIVATE)) == {"residual", "score.weight", "score.bias"}
-    assert (own.parts["score"].alike, own.score.weight.shape, shared.score.weight.shape) == (
+    assert (own.parts["score"].shared_init, own.score.weight.shape, shared.score.weight.shape) == (
         True,
         (2, 4),
         (1, 4),
@@ -254,9 +257,9 @@ def test_chunks_and_workers_change_nothing(seated: int, protocol: FedAvg) -> Non
 
 
 class Forgetful(FedRAP):
-    """Recalls nothing, so that a step may read just its own rows."""
+    """Sums up no absent rows, so that a step may read just its own."""
 
-    recall = Recommender.recall
+    summary_of_absent_rows = Recommender.summary_of_absent_rows
 
 
 def test_steps_that_read_just_their_rows_do_the_same() -> None:
@@ -414,7 +417,7 @@ def test_the_residual_can_learn_a_log_by_heart_and_what_is_shared_cannot() -> No
 
 
 def state_bytes(state: Both) -> int:
-    return sum(v.numel() * v.element_size() for v in state.devices.state().values())
+    return sum(v.numel() * v.element_size() for v in contents(state.devices).values())
 
 
 def test_what_is_kept_grows_with_what_was_touched() -> None:
@@ -436,11 +439,11 @@ def test_a_gpu_does_the_same(project: int) -> None:
         fed = Federation.of(clients, model, FedAvg(), defence, plan, device=device)
         state = fed.run(fed.start())
         held = fed.fleet.devices
-        again = fed.fleet.begin()
-        again.restore({name: value.cpu() for name, value in held.state().items()})
+        again = emptied(fed)
+        again.restore({name: value.cpu() for name, value in contents(held).items()})
         who = torch.arange(len(clients), device=device)
         own = again.get(who)
         assert own[ROW].device.type == device
-        assert all(torch.equal(own[name], value) for name, value in held.copy().get(who).items())
+        assert all(torch.equal(own[name], value) for name, value in held.get(who).items())
         ends.append({**state.server, **own, "vectors": user_vectors(fed, state)} | fed.evaluate(state).values)
     assert all(largest(value, ends[1][name].cpu()) < 1e-9 for name, value in ends[0].items())

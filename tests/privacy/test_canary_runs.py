@@ -38,7 +38,7 @@ from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import id_hashes
 from veilrec.lab.threat import Threat
-from veilrec.metrics.inference import weights
+from veilrec.metrics.resampling import weights
 from veilrec.model import Device, Recommender
 from veilrec.models.fedncf import FedNCF
 from veilrec.recipe import Recipe
@@ -101,7 +101,7 @@ def posted(hit: Found, posters: frozenset[int]) -> bool:
 
 def posters_of(what: Experiment) -> frozenset[int]:
     """Who may post: where a defence asks people to, those who share every attribute that it guards."""
-    if not what.defence.acts("publish"):
+    if not what.defence.acts("posts"):
         return frozenset()
     consents = what.federation().clients.consents
     names = getattr(what.defence, "attributes", ()) or consents
@@ -367,8 +367,8 @@ class Careless(PARD):
 
     how: str = "beside"
 
-    def publish(self, model: Recommender, device: Device) -> Params:
-        weights, posts = dict(model.named_parameters()), super().publish(model, device)
+    def _post(self, model: Recommender, device: Device) -> Params:
+        weights, posts = dict(model.named_parameters()), super()._post(model, device)
         if self.how in ("beside", "instead"):
             name = "pard.items" if self.how == "beside" else "pard.user_re"
             posts[name] = weights["predictor.0.bias"][None, : model.dim]

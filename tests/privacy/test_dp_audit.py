@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from tests.noisy import device
+from tests.privacy.dp_audit import Audit, Sampler, audit
 from veilrec.base.keys import Keys
+from veilrec.defence import secretly
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.noise.noisy import Noisy
-from veilrec.privacy.dp_audit import Audit, Sampler, audit
 from veilrec.privacy.mechanism import DELTA
 
 MILLION = 10**6
@@ -70,7 +71,7 @@ def test_half_the_noise_is_flagged(epsilon: float, expected: float) -> None:
 @pytest.mark.parametrize("secret", [False, True], ids=["seeded", "system"])
 def test_so_is_the_noise_of_a_real_device(secret: bool) -> None:
     defence = Laplace(clip=CLIP, epsilon=2.0)
-    real = defence.on_device() if secret else defence
+    real = secretly(defence) if secret else defence
     assert isinstance(real, Noisy)
     found = audit(arms(real), 2.0)
     assert 1.8 <= found.lower <= 2.0

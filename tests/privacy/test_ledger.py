@@ -13,7 +13,7 @@ import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
 
-from tests.forking import Posting
+from tests.forking import Showing
 from tests.worlds import checkerboard, federation, phones, run
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows
@@ -289,7 +289,7 @@ class Meddle(Defence):
         return upload
 
 
-@pytest.mark.parametrize("defence", [Undefended(), Posting(), Meddle(), Laplace(scale=0.0)])
+@pytest.mark.parametrize("defence", [Undefended(), Showing(), Meddle(), Laplace(scale=0.0)])
 def test_without_declared_noise_there_is_no_guarantee(defence: Defence) -> None:
     ledger, _ = watched(fed_of(defence), 1)
     told = ledger.summary()
@@ -331,7 +331,7 @@ def test_noise_of_an_epoch_is_undone_by_whatever_comes_later() -> None:
 @pytest.mark.parametrize(
     ("defence", "what"),
     [
-        (Posting(), "vector"),
+        (Showing(), "vector"),
         (PARD(head=(8,)), "pard.user, pard.user_re, pard.items, pard.label.gender"),
     ],
 )
@@ -345,7 +345,7 @@ def test_whoever_posts_without_noise_undoes_the_guarantee(defence: Defence, what
 
 
 def test_where_nobody_posts_the_guarantee_holds() -> None:
-    ledger, _ = watched(fed_of(chain(Posting(), Laplace())), 1)
+    ledger, _ = watched(fed_of(chain(Showing(), Laplace())), 1)
     assert ledger.summary()["statement"].startswith("values are differentially private")
     assert "what consenting users post is in the clear" not in ledger.summary()["notes"]
 

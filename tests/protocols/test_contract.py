@@ -18,6 +18,7 @@ from tests.worlds import (
     begin,
     changed,
     checkerboard,
+    contents,
     digest,
     federation,
     held,
@@ -31,7 +32,8 @@ from tests.worlds import (
 )
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Rows, Scope
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Store
+from veilrec.engine.fleet import Terms
 from veilrec.models.fedncf import FedNCF
 from veilrec.protocol import Protocol, ignore
 from veilrec.rounds import Federation
@@ -176,7 +178,7 @@ def test_sums_over_groups_of_devices_end_where_single_uploads_do(single: Federat
     groups: list[tuple[int, ...]] = []
     sums = changed(single, plan=replace(single.plan, forwards=forwards))
     letter = sums.letter(sums.start(), sums.able)
-    groups.append(sums.fleet.round(letter, sums.able, forwards).groups)
+    groups.append(sums.fleet.round(letter, sums.able, Terms(forwards)).groups)
     assert sum(groups[0]) == len(sums.able)
     assert min(groups[0]) >= (len(sums.able) if forwards == "all" else forwards)
     other = run(sums)
@@ -206,7 +208,7 @@ def test_state_round_trips(fed: Federation) -> None:
     state = run(fed, 2)
     whole = run(fed, 4)
     store = Store(len(fed.clients), state.devices.fresh)
-    store.restore({name: value.clone() for name, value in state.devices.state().items()})
+    store.restore(contents(state.devices))
     assert digest(resume(fed, replace(state, devices=store), 4)) == digest(whole)
 
 

@@ -103,9 +103,3 @@ def _attribute(text: str) -> dict[str, Any]:
         "groups": [{**usual["groups"][0], "by": text, "group": text}],
         "floors": {text: usual["floors"]["majority"]},
     }
-
-
-def hostile_map(text: str) -> dict[str, Any]:
-    """A map whose words are this one."""
-    entry = {"classes": [text, f"{text}2"], "label": [0, 1, -1]}
-    return {"method": text, "points": [[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]], "attributes": {text: entry}}

@@ -320,21 +320,3 @@ def value_attribute(rho: float, rng: np.random.Generator) -> dict[str, Any]:
         "parts": [],
         "groups": [],
     }
-
-
-def user_map(users: int = 300) -> dict[str, Any]:
-    """A map of user vectors, as a report gets it when asked."""
-    rng = np.random.default_rng(3)
-    label = rng.integers(-1, 2, users)
-    points = rng.standard_normal((users, 2)) + 1.2 * label[:, None]
-    return {
-        "method": "pca",
-        "points": points.tolist(),
-        "attributes": {
-            "gender": {"classes": ["female", "male"], "label": label.tolist()},
-            "occupation": {
-                "classes": [f"job {k}" for k in range(12)],
-                "label": rng.integers(0, 12, users).tolist(),
-            },
-        },
-    }

@@ -114,7 +114,7 @@ def test_it_stands_beside_the_attack() -> None:
     assert row.index("5,382,400") < row.index(leak[1])
     assert "none" in row_of(text, "no defence")
     chart = frontier(family_of(results(("none", "laplace"))))
-    for table in chart.tables:
+    for table, _ in chart.tables:
         assert tuple(table.head[-3:]) == HEADS
         assert [row[-3:] for row in table.rows] == [
             ["no noise declared", "–", "–"],
@@ -128,7 +128,7 @@ def test_it_stands_beside_the_attack() -> None:
 def test_where_nothing_is_under_noise_there_is_no_column() -> None:
     runs = results(("none", "early_stop"))
     assert "a coordinate" not in Words(render(runs)).text
-    assert all(set(HEADS).isdisjoint(table.head) for table in frontier(family_of(runs)).tables)
+    assert all(set(HEADS).isdisjoint(table.head) for table, _ in frontier(family_of(runs)).tables)
 
 
 # ---- a sweep
@@ -144,7 +144,7 @@ def test_cells_of_a_sweep_are_told_apart() -> None:
         "APM (ε from 10, clip 0.5)",
     ]
     assert short_labels(family.arms)[:2] == ["no defence", "ε from 3, clip 0.1"]
-    rows = frontier(family).tables[0].rows
+    rows = frontier(family).tables[0][0].rows
     assert [row[-3] for row in rows] == ["no noise declared", "3 to 6", "3 to 6", "10 to 20", "10 to 20"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.report.results import FLOOR, result, results
 from veilrec.report import table, to_csv
-from veilrec.report.exports import COLUMNS, columnar, embedded
+from veilrec.report.exports import COLUMNS, embedded
 
 RISKY = [
     "=1+1",
@@ -74,11 +74,6 @@ def test_a_cell_never_begins_a_formula(text: str) -> None:
 def test_nothing_is_an_empty_cell_and_truth_is_a_word() -> None:
     assert to_csv([{"a": None, "b": True, "c": 0.25}]) == "a,b,c\r\n,true,0.25\r\n"
     assert to_csv([]).startswith("run,seed,")
-
-
-def test_the_page_keeps_each_text_once() -> None:
-    rows = [{"a": "x", "b": 1}, {"a": "x", "b": None}]
-    assert columnar(rows) == {"columns": ["a", "b"], "texts": ["x"], "rows": [[[0], 1], [[0], None]]}
 
 
 @given(st.text())

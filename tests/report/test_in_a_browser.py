@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.report.browser import Visit, visit
-from tests.report.hostile import PAYLOADS, hostile_map, hostile_run
-from tests.report.results import results, user_map
+from tests.report.hostile import PAYLOADS, hostile_run
+from tests.report.results import results
 from veilrec.report import render, table, to_csv
 
 RUNS = results(("none", "laplace", "early_stop", "heavy_noise"), seeds=2)
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 400, "height": 800}
 LIGHT, DARK = ("rgb(255, 255, 255)", "rgb(26, 29, 33)"), ("rgb(20, 23, 28)", "rgb(232, 234, 237)")
-CHARTS = {"frontier", "attackers", "parts", "learning", "groups", "membership", "map", "traffic", "time"}
+CHARTS = {"frontier", "attackers", "parts", "learning", "groups", "membership"}
 STRANGE = """(all) => all.filter((one) =>
   /^(img|iframe|form|base|object|embed|video|input|math|mglyph)$/i.test(one.tagName)
   || (one.tagName === "SCRIPT" && one.parentElement !== document.body)
@@ -30,7 +30,7 @@ STRANGE = """(all) => all.filter((one) =>
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render(RUNS, maps={RUNS[0][0]: user_map()}), encoding="utf-8")
+    path.write_text(render(RUNS), encoding="utf-8")
     return path
 
 
@@ -154,9 +154,7 @@ def test_hostile_names_do_not_run(browser: Any, tmp_path: Path, first: int, own:
     texts = PAYLOADS[first : first + 8]
     runs = [hostile_run(text, texts[1], "" if own else texts[first // 8]) for text in texts]
     path = tmp_path / "hostile.html"
-    path.write_text(
-        render(runs, title=texts[0], maps={text: hostile_map(text) for text in texts}), encoding="utf-8"
-    )
+    path.write_text(render(runs, title=texts[0]), encoding="utf-8")
     with visit(browser, path, viewport=WIDE) as opened:
         for _ in choose_everything(opened):
             pass

@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.reproduction.tiny import attacked, ranked, shelved, write
 from tests.results import ends, result, spread
 from veilrec.metrics.epsilons import epsilon_of
+from veilrec.metrics.measures import Measure
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import Checked, check, sides
 from veilrec.reproduction.contents import Claim, Named
-from veilrec.reproduction.numbers import WORST, Quantity, Value, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.results import marks
 from veilrec.reproduction.sheets import sheets_of
@@ -30,41 +32,41 @@ T2 = 4.303  # Student's t of three seeds
 
 def test_without_resamples_the_ends_of_the_interval_stand_in() -> None:
     """Users: ± 0.02; seeds: 0.5, 0.6, 0.7, so sd 0.1."""
-    found = over_seeds([Value(v, v - 0.02, v + 0.02) for v in (0.5, 0.6, 0.7)])
+    found = over_seeds([Measure(v, v - 0.02, v + 0.02) for v in (0.5, 0.6, 0.7)])
     half = math.hypot(0.02, T2 * 0.1 / math.sqrt(3))
     assert ends(found) == pytest.approx((0.6, 0.6 - half, 0.6 + half))
 
 
 def test_an_interval_of_shares_ends_at_nought_and_one() -> None:
-    assert ends(over_seeds([Value(0.1, 0.1, 0.1), Value(0.9, 0.9, 0.9)])) == (0.5, 0.0, 1.0)
+    assert ends(over_seeds([Measure(0.1, 0.1, 0.1), Measure(0.9, 0.9, 0.9)])) == (0.5, 0.0, 1.0)
 
 
 def test_unpaired_differences_add_both_doubts() -> None:
-    one = {s: Value(0.6, 0.57, 0.63) for s in range(3)}
-    other = {s: Value(0.5, 0.46, 0.54) for s in range(3)}
+    one = {s: Measure(0.6, 0.57, 0.63) for s in range(3)}
+    other = {s: Measure(0.5, 0.46, 0.54) for s in range(3)}
     assert ends(minus(one, other)) == pytest.approx((0.1, 0.1 - 0.05, 0.1 + 0.05))  # 3, 4, 5
 
 
 def test_resamples_of_the_same_users_cancel() -> None:
-    one = {0: Value(0.6, 0.5, 0.7, spread(0.6, 0.05))}
-    other = {0: Value(0.5, 0.4, 0.6, spread(0.5, 0.05))}
+    one = {0: Measure(0.6, 0.5, 0.7, np.asarray(spread(0.6, 0.05)))}
+    other = {0: Measure(0.5, 0.4, 0.6, np.asarray(spread(0.5, 0.05)))}
     assert ends(minus(one, other)) == pytest.approx((0.1, 0.1, 0.1))
 
 
 def test_only_equal_seeds_are_paired() -> None:
-    value = Value(0.5, 0.4, 0.6)
+    value = Measure(0.5, 0.4, 0.6)
     assert minus({0: value}, {1: value}) is None
 
 
 def test_a_value_is_found_where_results_keep_it() -> None:
     run = attacked(0, 0.6)
-    assert value_of(run, KNN) == Value(0.6, 0.58, 0.62)
-    assert value_of(run, KNN._replace(attacker="", part="item")) == Value(0.6, 0.58, 0.62)
+    assert value_of(run, KNN) == Measure(0.6, 0.58, 0.62)
+    assert value_of(run, KNN._replace(attacker="", part="item")) == Measure(0.6, 0.58, 0.62)
     assert value_of(run, KNN._replace(attacker="updates/svc")) is None
     assert value_of(run, KNN._replace(audit="apm")) is None
     kept = value_of(attacked(0, 0.6, replicates={"macro_f1": [0.5, 0.7]}), KNN)
     assert kept is not None
-    assert kept.replicates == [0.5, 0.7]
+    assert kept.replicates.tolist() == [0.5, 0.7]
     assert floors_of([run], KNN) == {"majority": 0.42, "uniform": 0.5}
 
 
@@ -75,7 +77,7 @@ def test_the_worst_is_whom_the_verdict_goes_by() -> None:
     gender["attackers"].insert(0, {"name": "updates/svc", "scores": {"macro_f1": {"value": 0.9}}})
     assert value_of(run, worst) == value_of(run, KNN)
     gender["verdict"]["attacker"] = "updates/svc"
-    assert value_of(run, worst) == Value(0.9, 0.9, 0.9)
+    assert value_of(run, worst) == Measure(0.9, 0.9, 0.9)
     gender["verdict"] = None
     assert value_of(run, worst) is None
 
@@ -95,12 +97,12 @@ def test_of_those_who_read_gradients_the_worst_is_who_reads_most() -> None:
         for name, (auc, f1) in reads.items()
     ]
     gender["verdict"]["attacker"] = "DLG"
-    assert value_of(run, worst) == Value(0.12, 0.12, 0.12)
+    assert value_of(run, worst) == Measure(0.12, 0.12, 0.12)
     gender["attackers"][1]["scores"]["auc"]["value"] = None
-    assert value_of(run, worst) == Value(0.66, 0.66, 0.66)
+    assert value_of(run, worst) == Measure(0.66, 0.66, 0.66)
     gender["attackers"].append({"name": "mlp", "family": "mlp", "scores": {"macro_f1": {"value": 0.5}}})
     gender["verdict"]["attacker"] = "mlp"
-    assert value_of(run, worst) == Value(0.5, 0.5, 0.5)
+    assert value_of(run, worst) == Measure(0.5, 0.5, 0.5)
 
 
 def test_a_guarantee_is_told_in_three_numbers() -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from tests.reproduction.tiny import PAPER, REPORTED, attacked, ranked, write
 from veilrec.errors import BadInput
+from veilrec.metrics.measures import Measure
 from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns, cells_of
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Claim, Dataset
-from veilrec.reproduction.numbers import Quantity, Value, over_seeds, value_of
+from veilrec.reproduction.numbers import Quantity, over_seeds, value_of
 from veilrec.reproduction.overview import Told
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.per_round import at_rounds, cells, costs, looks
@@ -205,11 +206,11 @@ def test_components_are_shown_and_claimed_and_may_be_negative(tmp_path: Path) ->
 def test_what_an_attacker_has_no_components_of_is_not_measured() -> None:
     what = Quantity("correction", "gender", "custom", "updates/knn")
     assert value_of(attacked(0, 0.6), what) is None
-    assert value_of(split(attacked(0, 0.6), -0.4), what) == Value(-0.4, -0.5, pytest.approx(-0.3))  # type: ignore[arg-type]
+    assert value_of(split(attacked(0, 0.6), -0.4), what) == Measure(-0.4, -0.5, pytest.approx(-0.3))  # type: ignore[arg-type]
 
 
 def test_only_shares_end_at_zero() -> None:
-    some = [Value(-0.1, -0.2, 0.0), Value(-0.1, -0.2, 0.0)]
+    some = [Measure(-0.1, -0.2, 0.0), Measure(-0.1, -0.2, 0.0)]
     assert over_seeds(some).low == 0.0
     assert over_seeds(some, share=False).low == pytest.approx(-0.2)
 

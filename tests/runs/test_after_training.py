@@ -21,7 +21,7 @@ from veilrec.attacks.idlg import iDLG
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.base.plan import Plan
-from veilrec.defence import Defence, chain
+from veilrec.defence import Defence, Posting, chain
 from veilrec.defences.laplace import Laplace
 from veilrec.eraser import VectorEraser
 from veilrec.erasers.gaussian_posthoc import GaussianPosthoc
@@ -34,7 +34,7 @@ from veilrec.privacy.ledger import Ledger
 from veilrec.protocol import State
 from veilrec.runs import folder
 from veilrec.runs.recorder import Recorder
-from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.codec import Spec
 from veilrec.wire.transcript import PROBE, Record, Transcript
 
 MODEL = partial(FedMF, dim=4, user="exposed")
@@ -211,14 +211,11 @@ def test_what_is_recorded_is_nobody_elses_to_read(tmp_path: Path) -> None:
 def test_of_labels_people_post_only_those_they_share() -> None:
     @dataclass(frozen=True)
     class Tell(Defence):
-        def publish(self, model: Recommender, device: Device) -> Params:
-            return {f"label {name}": label for name, label in device.batch.attributes.items()}
+        def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+            def make(model: Recommender, device: Device) -> Params:
+                return {f"label {name}": label for name, label in device.batch.attributes.items()}
 
-        def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-            return {f"label {name}": Spec((), torch.int64) for name in ("gender", "age")}
-
-        def asks(self, model: Recommender) -> tuple[str, ...]:
-            return ("age",)
+            return Posting(("age",), {f"label {n}": Spec((), torch.int64) for n in ("gender", "age")}, make)
 
     data = checkerboard()
     other = {"gender": data.attributes["gender"], "age": data.attributes["gender"] * 0 + 2}
@@ -235,8 +232,8 @@ def test_of_labels_people_post_only_those_they_share() -> None:
 def test_a_post_that_was_not_announced_is_refused() -> None:
     @dataclass(frozen=True)
     class Chatty(Defence):
-        def publish(self, model: Recommender, device: Device) -> Params:
-            return {"everything": device.batch.weight[None]}
+        def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+            return Posting(("gender",), {}, lambda model, device: {"everything": device.batch.weight[None]})
 
     federation = Experiment(checkerboard(), MODEL, defence=Chatty(), consent=1.0).federation()
     with pytest.raises(ClientFailed, match=r"round 1, upload: post: undeclared part 'everything'"):

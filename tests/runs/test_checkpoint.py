@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.forking import small
-from tests.worlds import Both, both, digest
+from tests.worlds import Both, both, digest, emptied
 from veilrec.base.keys import Keys
 from veilrec.base.tensors import read, write
 from veilrec.errors import BadInput, Corrupted
@@ -50,13 +50,13 @@ def test_everything_comes_back(states: list[Both], kept: Path) -> None:
     assert saved is not None
     assert (saved.round, saved.notes) == (3, {"k": 3})
     fed = small(3).federation()
-    state, extra = checkpoints.load(3, fed.fleet.begin())
+    state, extra = checkpoints.load(3, emptied(fed))
     assert digest(both(fed, state)) == digest(states[2])
     assert list(state.server) == list(states[2].server)
     assert len(state.posts.owner) > 0
     assert len(state.memory) > 0
     assert extra["more"]["n"].tolist() == [3]
-    selected, _ = checkpoints.load(1, fed.fleet.begin())
+    selected, _ = checkpoints.load(1, emptied(fed))
     assert digest(both(fed, selected)) == digest(states[0])
 
 

@@ -16,7 +16,7 @@ from tests.runs.test_resume import SAME
 from tests.worlds import everyone
 from veilrec.base.files import digest
 from veilrec.base.keys import Keys
-from veilrec.engine.store import Keeps, Store
+from veilrec.engine.devices.store import Keeps, Store
 from veilrec.result import Result
 from veilrec.runs.checkpoint import Damaged
 from veilrec.runs.folder import load_run

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from tests.engine.test_shards import rounds, sharded
-from tests.forking import Posting
+from tests.forking import Showing
 from tests.worlds import SHORT, checkerboard, federation, phones, ragged
 from veilrec.base.params import Params
 from veilrec.defences.laplace import Laplace
+from veilrec.engine.fleet import Terms
 from veilrec.engine.shards import Shards, blank
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
@@ -43,7 +44,7 @@ def noisy() -> Federation:
 def posting() -> Federation:
     """Who takes part receives what others posted before."""
     clients = phones(checkerboard(), 0.5)
-    return federation(clients, FedMF(24, dim=4), defence=Posting(), cohort=0.7)
+    return federation(clients, FedMF(24, dim=4), defence=Showing(), cohort=0.7)
 
 
 worlds = pytest.mark.parametrize("world", [noisy, posting])
@@ -120,12 +121,12 @@ def test_what_was_found_is_in_the_fold_and_in_its_bytes(make: Callable[[Federati
     fed = noisy()
     watch = make(fed)
     letter = fed.letter(fed.start(), fed.able)
-    fold = fed.fleet.round(letter, fed.able, watch=[watch])
+    fold = fed.fleet.round(letter, fed.able, Terms(watch=[watch]))
     schema = fed.protocol.partial_schema(fed.model, letter)
     back = fold_of(fold_bytes(fold, schema), fed.protocol, fed.model, letter, {})
     assert same(back.seen[watch.tag], watch.state())
     shards = sharded(noisy()).fleet
     assert isinstance(shards, Shards)
     again = make(fed)
-    merged = shards.round(letter, fed.able, watch=[again])
+    merged = shards.round(letter, fed.able, Terms(watch=[again]))
     assert same(merged.seen[watch.tag], watch.state())

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from tests.forking import Posting
+from tests.forking import Showing
 from tests.worlds import federation, phones, ragged, silos
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
@@ -82,7 +82,7 @@ def test_rows_and_summary_add_up(checkerboard: Interactions) -> None:
 def test_posts_are_messages_of_their_own(checkerboard: Interactions, n: int) -> None:
     clients = silos(checkerboard, n, consent=0.5) if n else phones(checkerboard, consent=0.5)
     fed = federation(
-        clients, FedMF(24, clients.n_seats, dim=4), defence=Posting(), rounds=2, evaluate_every=9
+        clients, FedMF(24, clients.n_seats, dim=4), defence=Showing(), rounds=2, evaluate_every=9
     )
     traffic, rows = rounds(fed)
     consenting = clients.consents["gender"].sum(1)
@@ -98,7 +98,7 @@ def test_posts_are_messages_of_their_own(checkerboard: Interactions, n: int) -> 
 
 
 def test_counters_survive(checkerboard: Interactions) -> None:
-    fed = federation(phones(checkerboard, consent=0.5), FedMF(24, 1, dim=4), defence=Posting(), rounds=4)
+    fed = federation(phones(checkerboard, consent=0.5), FedMF(24, 1, dim=4), defence=Showing(), rounds=4)
     whole, rows = rounds(fed)
     first, second = counter(fed), counter(fed)
     found = [(state, first.finish()) for state, _ in fed.rounds(fed.start(), until=2, watch=[first])]

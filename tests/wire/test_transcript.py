@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.forking import Posting
+from tests.forking import Showing
 from tests.worlds import federation, phones, ragged, silos
 from veilrec.base.params import Rows
 from veilrec.defence import Defence
@@ -109,7 +109,7 @@ def test_nothing_that_stays_on_devices_is_written(tmp_path: Path, checkerboard: 
 
 
 def test_posts_are_seen(tmp_path: Path) -> None:
-    seen, lived = listen(small(Posting()), tmp_path, Record(last=1))
+    seen, lived = listen(small(Showing()), tmp_path, Record(last=1))
     posts = seen.exchange(4).received.posts
     owners = torch.cat([e.received.posts.owner for e in lived[-3:]])
     assert 0 < len(owners) < 8
@@ -117,7 +117,7 @@ def test_posts_are_seen(tmp_path: Path) -> None:
     assert torch.equal(
         posts.values["vector"], torch.cat([e.received.posts.values["vector"] for e in lived[-3:]])
     )
-    silent, _ = listen(small(Posting()), tmp_path, Record(("user",), 1))
+    silent, _ = listen(small(Showing()), tmp_path, Record(("user",), 1))
     assert not silent.exchange(4).received.posts.values
 
 

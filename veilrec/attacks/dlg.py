@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Seen, Task
-from veilrec.attacks.common.gradients import Slopes, blocks, check, part_for, recorded, slopes, some_of
+from veilrec.attacks.common.gradients import Slopes, blocks, check, recorded, slopes, some_of
 from veilrec.attacks.common.heads import Head, OnGradient
 from veilrec.attacks.common.matching import LEAST, way_down
 from veilrec.base.keys import Keys
@@ -113,7 +113,7 @@ class DLG(OnGradient):
         Nobody's label is needed, so one search serves every draw of known users.
         """
         self._check_kept(seen, task)
-        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
+        head, part = self._head(seen, task)
         found: Replay = seen.once((self, part), lambda: self._everyone(seen, head, part))
         return found
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Seen, Task
-from veilrec.attacks.common.gradients import check, part_for, recorded, slopes
+from veilrec.attacks.common.gradients import check, recorded, slopes
 from veilrec.attacks.common.heads import Head, OnGradient
 from veilrec.attacks.common.matching import LEAST
 from veilrec.base.params import Params
@@ -75,33 +75,24 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
             raise BadInput("attack.uploads", "all that were kept are read", "leave it out")
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
-        if self.kept:
-            return self._voted(seen, task)
-        each = [self._told(seen, task, again) for again in range(self.uploads)]
-        return each[0] if len(each) == 1 else torch.stack([_scaled(one) for one in each]).mean(0)
+        self._check_kept(seen, task)
+        head, part = self._head(seen, task)
 
-    def _told(self, seen: Seen, task: Task, again: int) -> Tensor:
-        """``[users, classes]`` scores from one upload, which is made once for all draws of known users."""
-        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
-        key = ("iDLG", part, self.bias, again)
-        found: Tensor = seen.once(key, lambda: self._read(seen, head, part, again))
-        return found
+        def read(again: int) -> Tensor:  # once for all draws of known users
+            key = ("iDLG", part, self.bias, self.kept, again)
+            return seen.once(key, lambda: self._read(seen, head, part, again))  # type: ignore[no-any-return]
+
+        if self.uploads == 1:
+            return read(0)
+        return torch.stack([_scaled(read(again)) for again in range(self.uploads)]).mean(0)
 
     def _read(self, seen: Seen, head: Head, part: str, again: int) -> Tensor:
+        """``[users, classes]`` scores from one upload, or the sum over all that were kept."""
         scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
-        for user, _, gradient in slopes(seen, part, again):
-            scores[user.cpu()] = self._scores(head, gradient)
-        return scores
-
-    def _voted(self, seen: Seen, task: Task) -> Tensor:
-        self._check_kept(seen, task)
-        head, part = self._head(seen, task), part_for(seen, self.part, task.attribute)
-        found: Tensor = seen.once(("iDLG", part, self.bias), lambda: self._votes(seen, head, part))
-        return found
-
-    def _votes(self, seen: Seen, head: Head, part: str) -> Tensor:
-        """``[users, classes]`` the sum over all uploads that were kept."""
-        scores = torch.zeros(check(seen, part).n_users, head.classes, dtype=torch.float64)
+        if not self.kept:
+            for user, _, gradient in slopes(seen, part, again):
+                scores[user.cpu()] = self._scores(head, gradient)
+            return scores
         assert seen.kept is not None  # `_check_kept`
         for round in seen.kept.rounds:
             for user, _, gradient in recorded(seen, part, self.looks_at(head), round):

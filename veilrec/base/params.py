@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from torch import Tensor
 
-__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of"]
+__all__ = ["KEPT", "ROW", "Params", "Part", "Parts", "Rows", "Scope", "map_values", "part_of", "under"]
+
+Value = TypeVar("Value")
 
 KEPT = "kept/"  # before the name of what a device keeps of some rows of its own item tables
 ROW = f"{KEPT}row"  # their numbers, ascending; -1 pads devices with fewer
@@ -52,10 +54,10 @@ class Part:
             PRIVATE a device keeps the rows that it ever touched; all others are as they began, which is
             zero, whatever `Recommender.initial` says, or `keyed_rows`.
         helper: True for a network that only a defence trains (`Defence.helper_loss`); scores never read it.
-        alike: True where every device begins with the same weights: private score functions that begin apart
-            would each read the items in a way of its own, and little could be learned in common.
-        adds: True where a gradient that is sent is the sum over the steps of a round, and no mean over its
-            examples: of a network whose loss is not one of examples.
+        shared_init: True where every device begins with the same weights: private score functions that begin
+            apart would each read the items in a way of its own, and little could be learned in common.
+        loss_is: Whether its loss is one of examples, of which each ``step`` has a share, or of a ``round``
+            (`Defence.penalty_is`): a gradient of it that is sent is then no mean over examples.
         keyed_rows: True where each row of a device's own item table begins with a draw from its keys: a
             recurrent network over rows of zero never starts to learn.
     """
@@ -63,8 +65,8 @@ class Part:
     scope: Scope
     rows: Literal["user", "item"] | None = None
     helper: bool = False
-    alike: bool = False
-    adds: bool = False
+    shared_init: bool = False
+    loss_is: Literal["step", "round"] = "step"
     keyed_rows: bool = False
 
 
@@ -78,6 +80,15 @@ def part_of(name: str) -> str:
     ('mlp1', 'item')
     """
     return name.split(".", 1)[0]
+
+
+def under(named: Mapping[str, Value], prefix: str) -> dict[str, Value]:
+    """What has names that begin with a prefix, without it.
+
+    >>> under({"own/user": 1, "round": 2}, "own/")
+    {'user': 1}
+    """
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 
 def map_values(message: Message, change: Callable[[str, Tensor], Tensor]) -> Message:

@@ -35,9 +35,9 @@ class Plan:
         forwards: The part of a round that leaves the devices' side: ``each`` upload by itself, sums over so
             many devices or a few more, or one sum over ``all``; smaller rounds are refused. The cryptography
             that hides uploads is not simulated.
-        epochs: Local passes over a client's events in a round.
+        epochs: How often a client goes through its own events in a round.
         batch: Events per local step; each brings its negatives along.
-        negatives: Untouched items per event, drawn anew in every pass.
+        negatives: Untouched items per event, drawn anew in every epoch.
         optimiser: Optimiser of the devices; its state for parts that stay on a device stays there too.
         lr: A rate for all parts, or by part: ``{user = 0.01, default = 0.1}``.
         evaluate_every: Rounds between two looks at the validation items.

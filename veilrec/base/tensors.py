@@ -101,6 +101,11 @@ class Reader:
                 return self._file.get_tensor(name).clone()  # type: ignore[no-any-return]
             return self._file.get_slice(name)[start:stop].clone()  # type: ignore[no-any-return]
 
+    def shape(self, name: str) -> list[int]:
+        """The shape of a tensor, which is not read."""
+        with self._reading():
+            return list(self._file.get_slice(name).get_shape())
+
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
@@ -113,7 +118,7 @@ def read(path: Path) -> Params:
     """All tensors of a file.
 
     Raises:
-        Corrupted: Where it is no such file.
+        Corrupted: Where it is not such a file.
     """
     file = Reader(path)
     return {name: file.get(name) for name in file.names}

@@ -111,7 +111,7 @@ def _told(error: VeilrecError) -> int:
 
 
 def _is_memory(error: BaseException) -> bool:
-    """Whether memory has run out, on whichever machine."""
+    """Whether an error says that memory has run out, on a CPU or a GPU."""
     said = str(error).lower()
     return isinstance(error, MemoryError) or any(words in said for words in NO_MEMORY)
 

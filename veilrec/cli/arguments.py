@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-
-from veilrec.errors import BadInput
 
 __all__ = [
     "Data",
@@ -21,9 +20,20 @@ __all__ = [
     "Runs",
     "Seed",
     "Sets",
-    "check_device",
     "load_plugins",
+    "print_json",
 ]
+
+
+def load_plugins(paths: list[Path] | None) -> list[Path]:
+    """Run the plugin files of this command, and forget those of an earlier one in the same process."""
+    from veilrec.recipe import catalogue, plugins
+
+    plugins.forget()
+    for path in paths or ():
+        catalogue.load_plugin(path)
+    return paths or []
+
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.", show_default=False)]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
@@ -47,7 +57,10 @@ DataDir = Annotated[
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", metavar="FILE", help="A Python file that adds entries to the catalogue; repeatable."
+        "--plugin",
+        metavar="FILE",
+        help="A Python file that adds entries to the catalogue; repeatable.",
+        callback=load_plugins,
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or one of several as in cuda:1.")]
@@ -55,26 +68,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
-def load_plugins(paths: list[Path] | None) -> None:
-    """Run the plugin files of this command, and forget those of an earlier one in the same process."""
-    from veilrec.recipe import catalogue, plugins
-
-    plugins.forget()
-    for path in paths or ():
-        catalogue.load_plugin(path)
-
-
-def check_device(device: str) -> None:
-    """Refuse a device that is not there."""
-    import torch
-
-    try:
-        kind = torch.device(device)
-    except RuntimeError as error:
-        raise BadInput("--device", f'"{device}" is no device', "use cpu or cuda") from error
-    if kind.type not in ("cpu", "cuda"):
-        raise BadInput("--device", f'"{device}" is not supported', "use cpu or cuda")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind.type == "cuda" and (kind.index or 0) >= count:
-        here = f"this machine has {count} CUDA devices" if count else "torch finds no CUDA device here"
-        raise BadInput("--device", here, "use --device cpu")
+def print_json(value: Any) -> None:
+    """Print for machines."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))

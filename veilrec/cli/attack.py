@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,7 @@ from veilrec.cli.arguments import (
     Plugins,
     Quiet,
     Runs,
-    check_device,
-    load_plugins,
+    print_json,
 )
 from veilrec.errors import BadInput, nearest
 
@@ -83,8 +81,6 @@ def attack(
     quiet: Quiet = False,
 ) -> None:
     """Attack finished runs again, with other attackers, readings or protocols; nothing is trained again."""
-    load_plugins(plugin)
-    check_device(device)
     from veilrec.recipe.cells import runs_in
 
     threat = {
@@ -102,7 +98,7 @@ def attack(
         if not as_json:
             _print(place, told[str(place)])
     if as_json:
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        print_json(told)
 
 
 def _known(text: str) -> float | str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Json, Quiet
+from veilrec.cli.arguments import Json, Quiet, print_json
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -41,9 +40,7 @@ Id = Annotated[
     str | None,
     typer.Option("--id", metavar="NAME", help="The column of ids; by default its name, or the first."),
 ]
-VectorsId = Annotated[
-    str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS; - for none.")
-]
+VectorsId = Annotated[str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS.")]
 Ids = Annotated[
     Path | None, typer.Option("--ids", metavar="FILE", help="The ids of VECTORS, one a line or as npy.")
 ]
@@ -53,9 +50,6 @@ Tensor = Annotated[
 ]
 Classifiers = Annotated[
     Names, typer.Option("--classifier", metavar="NAME", help="Who learns, as in mlp; repeatable.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the result there, as JSON.")
 ]
 
 
@@ -74,20 +68,25 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of those draws.")] = 0,
     classifier: Classifiers = None,
     users: Annotated[int, typer.Option(min=0, help="Attack at most so many users; 0 for all.")] = 20_000,
-    out: Out = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
     from veilrec.cli.show.progress import showing
+    from veilrec.lab.attributes import read_attributes
+    from veilrec.lab.ids import read_ids
+    from veilrec.lab.match_ids import join, with_ids
+    from veilrec.lab.vectors import read_vectors
 
-    _check_out(out)
     threat, learners = _threat(known, seeds), _learners(classifier or ())
     with showing("", quiet=quiet) as progress:
         progress.phase(f"reading {vectors}")
-        told = (attributes, id_, attribute or (), continuous or ())
+        wanted = {"attributes": attribute or (), "continuous": continuous or ()}
+        described = read_attributes(attributes, ids=id_, **wanted)
         column = vectors_id or (None if vectors.suffix in BARE else id_)
-        audience = _audience(vectors, column, ids, tensor, told, by_position, users)
+        bare = read_vectors(vectors, ids=column, tensor=tensor)
+        own = bare if ids is None else with_ids(bare, read_ids(ids), ids)
+        audience = join(own, described, by_position=by_position, most=users)
         found = _attacked(audience, threat, learners, seed, progress)
     kept = {
         "vectors": {"file": vectors.name, "users": len(audience.ids), "width": audience.vectors.shape[1]},
@@ -96,21 +95,7 @@ def audit(
         "notes": list(audience.notes),
         "audit": found,
     }
-    if out is not None:
-        from veilrec.base.files import write_json
-
-        write_json(out, kept)
-    if as_json:
-        print(json.dumps(kept, indent=2, ensure_ascii=False))
-        return
-    _print(vectors, audience, found)
-
-
-def _check_out(out: Path | None) -> None:
-    """Refuse, before anything is computed, a place that cannot be written to."""
-    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
-        what = "is a folder" if out.is_dir() else "there is no such folder"
-        raise BadInput(out, what, "name a file in a folder that exists")
+    print_json(kept) if as_json else _print(vectors, audience, found)
 
 
 def _threat(known: float, seeds: int) -> Threat:
@@ -131,35 +116,10 @@ def _learners(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names)) or WORST
 
 
-def _audience(
-    path: Path,
-    column: str | None,
-    ids: Path | None,
-    tensor: str | None,
-    told: tuple[Path, str | None, Sequence[str], Sequence[str]],
-    by_position: bool,
-    most: int,
-) -> Audience:
-    """Both files, joined."""
-    from veilrec.lab.attributes import read_attributes
-    from veilrec.lab.ids import read_ids
-    from veilrec.lab.match_ids import join, with_ids
-    from veilrec.lab.vectors import read_vectors
-
-    if ids is not None and by_position:
-        raise BadInput("--by-position", "there is a file of ids as well", "keep one of the two")
-    place, name, attributes, continuous = told
-    described = read_attributes(place, ids=name, attributes=attributes, continuous=continuous)
-    vectors = read_vectors(path, ids=column, tensor=tensor)
-    if ids is not None:
-        vectors = with_ids(vectors, read_ids(ids), ids)
-    return join(vectors, described, by_position=by_position, most=most)
-
-
 def _attacked(
     audience: Audience, threat: Threat, learners: tuple[str, ...], seed: int, progress: Any
 ) -> dict[str, Any]:
-    """What the attackers find in the vectors."""
+    """Attack the vectors, and return what the attackers find."""
     import torch
 
     from veilrec.attack import Seen

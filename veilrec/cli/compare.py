@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Json, Runs
+from veilrec.cli.arguments import Json, Runs, print_json
 from veilrec.cli.show.leaks import printable
 from veilrec.cli.show.tables import console, table
 from veilrec.errors import BadInput
@@ -20,11 +18,8 @@ if TYPE_CHECKING:
     from veilrec.metrics.comparison import Comparison
     from veilrec.metrics.groups import Scored
     from veilrec.metrics.leaks import Leak
-    from veilrec.metrics.measures import Measure
 
-__all__ = ["compare"]
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+__all__ = ["compare", "print_comparison"]
 
 
 def compare(
@@ -37,9 +32,6 @@ def compare(
         typer.Option("--metric", metavar="NAME@K", help="Of usefulness; by default the one that selected."),
     ] = "",
     as_json: Json = False,
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Also write the table there.")
-    ] = None,
 ) -> None:
     """Compare finished runs: usefulness, leaks, guarantees; claims only where pairs of runs bear them out."""
     from veilrec.metrics.comparison import compare as compared
@@ -52,15 +44,11 @@ def compare(
         if places.count(place) > 1:
             raise BadInput(place, "named twice", "name each run once")
     found = compared([Run(str(place), Result.load(place)) for place in places], metric=metric, audit=audit)
-    if csv is not None:
-        _write_csv(found, csv)
-    if as_json:
-        print(json.dumps(_plain(found), indent=2, ensure_ascii=False))
-        return
-    _print(found)
+    print_json(_plain(found)) if as_json else print_comparison(found)
 
 
-def _print(found: Comparison) -> None:
+def print_comparison(found: Comparison) -> None:
+    """The table, what it was measured by, and what the differences show."""
     out = console()
     out.print(_table(found))
     out.print(f"Protocol: {printable(found.protocol)}; {found.users:,} users tested.", style="dim")
@@ -106,8 +94,7 @@ def _attributes(found: Comparison) -> list[str]:
 
 
 def _spoken(found: Comparison, name: str) -> str:
-    score = next(group.leaks[name].score for group in found.groups if name in group.leaks)
-    return "AUC" if score == "auc" else "rank correlation"
+    return next(group.leaks[name].spoken for group in found.groups if name in group.leaks)
 
 
 def _plain(found: Comparison) -> dict[str, Any]:
@@ -140,43 +127,3 @@ def _plain_group(group: Scored) -> dict[str, Any]:
         "epsilon": group.epsilon.spent,
         "collapsed": group.collapsed,
     }
-
-
-def _write_csv(found: Comparison, path: Path) -> None:
-    """One row a group; text that a spreadsheet would take for a formula is quoted."""
-    import csv
-    import io
-
-    from veilrec.base.files import atomic
-
-    names, text = _attributes(found), io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    ends = ("", " low", " high")
-    leaks = [f"{name} {_spoken(found, name)}{end}" for name in names for end in ends]
-    head = [
-        "defence",
-        "seeds",
-        *(found.metric + end for end in ends),
-        "popularity",
-        *leaks,
-        "epsilon",
-        "collapsed",
-    ]
-    writer.writerow([_harmless(cell) for cell in head])
-    for group in found.groups:
-        cells: list[Any] = [_harmless(group.label), len(group.runs), *_three(group.utility), found.floor]
-        for name in names:
-            leak = group.leaks.get(name)
-            cells += _three(leak.measure) if leak else ["", "", ""]
-        epsilon = "" if group.epsilon.spent is None else group.epsilon.spent
-        writer.writerow([*cells, epsilon, group.collapsed])
-    with atomic(path) as sink:
-        sink.write(text.getvalue().encode())
-
-
-def _three(entry: Measure) -> list[Any]:
-    return ["" if value is None else round(value, 6) for value in entry.plain().values()]
-
-
-def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA) else text

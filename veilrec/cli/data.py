@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Json
+from veilrec.cli.arguments import DataDir, Json, print_json
 from veilrec.errors import BadInput, VeilrecError
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     """List the datasets that are known, and where they are."""
     rows = [*_known(data_dir), *_stored(data_dir)]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     from veilrec.cli.show.data import print_datasets
 
@@ -82,7 +81,7 @@ def show(name: Dataset, balance: Balance = "", data_dir: DataDir = None, as_json
     from veilrec.recipe.assembly import load
 
     about = describe(load({"name": name, "split_seed": 0, "balance": balance}, data_dir))
-    _print_json(about) if as_json else print_log(about)
+    print_json(about) if as_json else print_log(about)
 
 
 @app.command("get")
@@ -90,10 +89,10 @@ def get(name: Dataset, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Download a published dataset and check it against its published checksum."""
     from veilrec.datasets.common import places
 
-    if (known := places.published(name)) is not None:
+    if (known := places.published(name)) is not None and known.md5:
         sys.stderr.write(f"From {known.address}\nTerms: {known.terms}\n")
     path = places.get(name, data_dir)
-    _print_json({"name": name, "path": str(path)}) if as_json else print(path)
+    print_json({"name": name, "path": str(path)}) if as_json else print(path)
 
 
 @app.command("import")
@@ -135,7 +134,7 @@ def import_dataset(
         sources, options, folder, replace=replace, dry_run=dry_run, ask=not (yes or as_json), quiet=as_json
     )
     if as_json:
-        _print_json(about)
+        print_json(about)
     elif about["stored"]:
         print(f'Stored in {about["stored"]}; in a recipe: data.name = "{folder.name}"')
     else:
@@ -208,7 +207,7 @@ def _default_name(stem: str) -> str:
 
 
 def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
-    """Where a dataset of this name goes; a name that means another dataset is refused at once."""
+    """The folder for a dataset of this name; a name that means another dataset is refused at once."""
     from veilrec.datasets.common import places
     from veilrec.recipe import catalogue
 
@@ -231,32 +230,23 @@ def _folder(name: str, data_dir: Path | None, *, replace: bool) -> Path:
 
 
 def _known(data_dir: Path | None) -> list[dict[str, Any]]:
-    """The embedded world, and what others publish."""
+    """The embedded world, what others publish, and what must be got by hand."""
     from veilrec.datasets.common import places
 
-    sizes = {"users": 300, "items": 200, "events": 12_000}
-    rows: list[dict[str, Any]] = [
-        {"name": "synthetic", **sizes, "where": "embedded", "terms": "none: made up", "found": True}
-    ]
+    rows = [_row("synthetic", (300, 200, 12_000), "embedded", "none: made up", found=True)]
     for name, known in places.PUBLISHED.items():
         path = places.located(name, data_dir)
-        where = str(path) if path else f"not here: veilrec data get {name}"
-        sizes = {"users": known.users, "items": known.items, "events": known.events}
-        rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
-    return [*rows, *_by_hand(data_dir)]
-
-
-def _by_hand(data_dir: Path | None) -> list[dict[str, Any]]:
-    """What has a loader of ours and must be got by hand."""
-    from veilrec.datasets.common import places
-
-    rows = []
-    for name, known in places.BY_HAND.items():
-        path = places.located(name, data_dir)
-        sizes = dict(zip(("users", "items", "events"), known.sizes or (None,) * 3, strict=True))
-        where = str(path) if path else f"not here: {known.address}"
-        rows.append({"name": name, **sizes, "where": where, "terms": known.terms, "found": path is not None})
+        way = f"veilrec data get {name}" if known.md5 else known.address
+        where = str(path) if path else f"not here: {way}"
+        rows.append(_row(name, known.sizes, where, known.terms, found=path is not None))
     return rows
+
+
+def _row(
+    name: str, sizes: Sequence[int | None] | None, where: str, terms: str, *, found: bool
+) -> dict[str, Any]:
+    counts = dict(zip(("users", "items", "events"), sizes or (None,) * 3, strict=True))
+    return {"name": name, **counts, "where": where, "terms": terms, "found": found}
 
 
 def _stored(data_dir: Path | None) -> list[dict[str, Any]]:
@@ -272,8 +262,8 @@ def _stored(data_dir: Path | None) -> list[dict[str, Any]]:
             card = read_card(folder)
         except VeilrecError as error:
             terms = f"damaged: {error}"
-        sizes = {key: card.get(key) for key in ("users", "items", "events")}
-        rows.append({"name": name, **sizes, "where": str(folder), "terms": terms, "found": bool(card)})
+        sizes = [card.get(key) for key in ("users", "items", "events")]
+        rows.append(_row(name, sizes, str(folder), terms, found=bool(card)))
     return rows
 
 
@@ -285,7 +275,3 @@ def _reading(reading: Reading) -> dict[str, Any]:
         "columns": dict(reading.roles),
         "unused": [name for name in reading.layout.names if name not in reading.roles.values()],
     }
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from veilrec.engine.evaluation import Evaluation, evaluate, popularity
+from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.serving import scorer
 from veilrec.engine.workers import workers
 from veilrec.errors import BadInput
@@ -20,6 +20,7 @@ from veilrec.recipe import Recipe
 from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs.folder import RECIPE, Run, load_run
+from veilrec.runs.session import beside_popularity
 from veilrec.runs.world import WORLD
 
 __all__ = ["Opened", "judge", "recommend", "reopen"]
@@ -55,22 +56,10 @@ def reopen(
 
 def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | None = None) -> dict[str, Any]:
     """The utility of the selected state beside the popularity floor, by the run's protocol or another."""
-    before = opened.federation.evaluation
-    after = _protocol(before, candidates, ks)
-    federation = opened.federation
-    with federation.fleet.working() as pool:
-        scored = federation.evaluate(opened.state, "test", after)
-        score, among = popularity(federation.clients), federation.fleet.candidates(after)
-        floor = evaluate(after, federation.clients, "test", score, among, pool).means()
-    test = scored.means()
-    return {
-        "test": test,
-        "floor": floor,
-        "collapsed": test[after.select] < floor[after.select],
-        "select": after.select,
-        "protocol": after.describe(),
-        "users": len(scored.user),
-    }
+    protocol = _protocol(opened.federation.evaluation, candidates, ks)
+    scored = opened.federation.evaluate(opened.state, "test", protocol)
+    found = asdict(beside_popularity(opened.federation, scored, protocol))
+    return {name: value for name, value in found.items() if name != "validation"}
 
 
 def _protocol(before: Evaluation, candidates: int | None, ks: tuple[int, ...] | None) -> Evaluation:
@@ -87,7 +76,7 @@ def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
     index = _index(log, user)
     client, seat = federation.clients.place_of(torch.tensor(index))
     with workers(1) as pool:
-        score = scorer(federation.fleet, federation.at(opened.state), pool)
+        score = scorer(federation.fleet.gather(), federation.at(opened.state), pool)
         scores = score(client[None], None)[0, seat].cpu().double()  # [items]
     scores[log.item[log.user == index]] = -torch.inf
     best = scores.topk(min(k, int((scores > -torch.inf).sum())))

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Json, Plugins, RecipePath, Seed, Sets, load_plugins
+from veilrec.cli.arguments import DataDir, Json, Plugins, RecipePath, Seed, Sets, print_json
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 __all__ = ["config", "list_entries"]
-
-SECTION = {
-    "models": "[model]",
-    "protocols": "[protocol]",
-    "defences": "[[defence]]",
-    "erasers": "[[eraser]]",
-    "attacks": "[[attack]]",
-    "datasets": "[data]",
-}
 
 PAPERS = "papers"
 
@@ -31,7 +21,10 @@ config = typer.Typer(help="See what a recipe comes down to.", no_args_is_help=Fa
 
 def list_entries(
     kind: Annotated[
-        str, typer.Argument(help="models, protocols, defences, attacks, datasets or papers; by default all.")
+        str,
+        typer.Argument(
+            help="models, protocols, defences, erasers, attacks, datasets or papers; by default all."
+        ),
     ] = "",
     plugin: Plugins = None,
     as_json: Json = False,
@@ -39,14 +32,13 @@ def list_entries(
     """List what there is, with the options of each entry."""
     from veilrec.recipe import catalogue
 
-    load_plugins(plugin)
     if kind == PAPERS:
         _list_papers(as_json)
         return
     kinds = [kind] if kind else list(catalogue.KINDS)
     found = {name: [_entry(name, e, v) for e, v in catalogue.entries(name).items()] for name in kinds}
     if as_json:
-        print(json.dumps(found[kind] if kind else found, indent=2, ensure_ascii=False))
+        print_json(found[kind] if kind else found)
         return
     _print(found)
     if not kind:
@@ -66,7 +58,7 @@ def _list_papers(as_json: bool) -> None:
         {"name": name, "title": p.title, "reference": p.reference, "tables": list(p.tables)}
         for name, p in found.items()
     ]
-    print(json.dumps(told, indent=2, ensure_ascii=False))
+    print_json(told)
 
 
 def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
@@ -96,15 +88,17 @@ def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
 
 def _print(found: Mapping[str, list[dict[str, Any]]]) -> None:
     from veilrec.cli.show.tables import console, table
+    from veilrec.recipe.sections import LISTED, NAMED
 
     out = console()
+    named = {"datasets": "[data]", **{kind: f"[{section}]" for section, (kind, _) in NAMED.items()}}
+    named |= {kind: f"[[{section}]]" for section, kind in LISTED.items()}
     for kind, entries in found.items():
-        shown = table(
-            kind, "what it is", "options and their defaults", title=f"{kind}, as {SECTION[kind]} in a recipe"
-        )
+        title = f"{kind}, as {named[kind]} in a recipe"
+        shown = table(kind, "what it is", "options and their defaults", title=title)
         for entry in entries:
             shown.add_row(entry["name"], _about(entry), _options(entry["options"]))
-        out.print(shown if entries else f"{kind}, as {SECTION[kind]} in a recipe\n\n  none yet\n")
+        out.print(shown if entries else f"{title}\n\n  none yet\n")
 
 
 def _about(entry: Mapping[str, Any]) -> Group:
@@ -145,10 +139,9 @@ def show(
     """Print the recipe with every value that holds, and where each comes from."""
     from veilrec.recipe import Recipe
 
-    load_plugins(plugin)
     loaded = Recipe.load(recipe, set_ or (), seed=seed, data_dir=data_dir)
     if as_json:
-        print(json.dumps({"values": loaded.values, "origins": loaded.origins}, indent=2, ensure_ascii=False))
+        print_json({"values": loaded.values, "origins": loaded.origins})
         return
     print(loaded.toml(), end="")
 

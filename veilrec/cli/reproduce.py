@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, check_device, load_plugins
+from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, print_json
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
+    from veilrec.cli.work import Job
     from veilrec.reproduction.audits import Lack
     from veilrec.reproduction.cells import PaperCell
     from veilrec.reproduction.contents import Table
@@ -72,10 +72,11 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Reproduce tables of a paper: run what is missing, resume what was stopped, show ours beside theirs."""
+    from veilrec.cli.work import Job
+    from veilrec.experiment import check_device
     from veilrec.reproduction.cells import FinishedRuns, cells_of
     from veilrec.reproduction.paper import Paper
 
-    load_plugins(plugin)
     loaded = Paper.load(paper)
     if not tables:
         raise BadInput("TABLE", "none is named", f"choose of: {', '.join([*loaded.tables, 'all'])}")
@@ -89,7 +90,7 @@ def reproduce(
     failures: list[Failure] = []
     if not no_run:
         check_device(device)
-        failures = _run(cells, jobs, device, data_dir, plugin or [], quiet, light)
+        failures = _run(cells, jobs, Job(device, resume=True, quiet=quiet), data_dir, plugin or [], light)
     _keep_floors(loaded, cells)
     told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
     stale, lacks = _aged(cells)
@@ -104,12 +105,13 @@ def reproduce(
 def _run(
     cells: Sequence[PaperCell],
     jobs: int,
-    device: str,
+    job: Job,
     data_dir: Path | None,
     plugins: list[Path],
-    quiet: bool,
     light: bool,
 ) -> list[Failure]:
+    """The runs that are missing, here or in processes of their own; what failed."""
+    from veilrec.cli.work import ExperimentMaker, one
     from veilrec.datasets.common import places
     from veilrec.reproduction.running import Failure, lighten, run_apart, run_here
 
@@ -117,7 +119,7 @@ def _run(
     for dataset in dict.fromkeys(cell.data for cell in todo):
         if dataset in places.PUBLISHED:
             places.find(dataset, data_dir)  # without it every cell would fail, one after the other
-    _say(f"{len(cells)} runs: {len(cells) - len(todo)} finished, {len(todo)} to run", quiet)
+    _say(f"{len(cells)} runs: {len(cells) - len(todo)} finished, {len(todo)} to run", job.quiet)
     failures, able = [], []
     for cell in todo:  # a recipe that will not do is found before anything is run
         try:
@@ -129,33 +131,16 @@ def _run(
     if jobs > 1:
 
         def command(cell: PaperCell) -> list[str]:
-            return _command(cell, device, data_dir, plugins)
+            return _command(cell, job.device, data_dir, plugins)
 
-        return failures + run_apart(able, jobs, command, lambda text: _say(text, quiet), after=after)
-    return failures + run_here(able, _Worker(device, data_dir, quiet, len(able)), after)
+        return failures + run_apart(able, jobs, command, lambda text: _say(text, job.quiet), after=after)
+    maker = ExperimentMaker(job.device)  # cells in a row that share their data share the log
+    titles = {cell.name: f"{place} of {len(able)}: {cell.name}" for place, cell in enumerate(able, 1)}
 
+    def here(cell: PaperCell) -> None:
+        one(cell.recipe(data_dir), cell.folder, job, titles[cell.name], maker)
 
-class _Worker:
-    """Runs cells in this process; those in a row that share their data share the log."""
-
-    def __init__(self, device: str, data_dir: Path | None, quiet: bool, total: int) -> None:
-        from veilrec.cli.work import ExperimentMaker
-
-        self.maker, self.data_dir, self.quiet = ExperimentMaker(device), data_dir, quiet
-        self.total, self.place = total, 0
-
-    def __call__(self, cell: PaperCell) -> None:
-        """Run one to its end, or go on with it."""
-        from veilrec.cli.show.progress import showing
-
-        self.place += 1
-        recipe = cell.recipe(self.data_dir)
-        title = f"{self.place} of {self.total}: {cell.name}"
-        select = recipe.values["evaluation"]["select"]
-        with recipe.blaming(), showing(select, title, quiet=self.quiet) as progress:
-            progress.phase(f"loading {cell.dataset}")
-            experiment = self.maker.experiment(recipe)
-            experiment.run(cell.folder, resume=True, recipe=recipe, progress=progress)
+    return failures + run_here(able, here, after)
 
 
 def _command(cell: PaperCell, device: str, data_dir: Path | None, plugins: list[Path]) -> list[str]:
@@ -261,16 +246,12 @@ def _show(
         "missing_audits": [{**one._asdict(), "command": one.command(out)} for one in lacks],
         "failures": [failure._asdict() for failure in failures],
     }
-    print(json.dumps(found, indent=2, ensure_ascii=False))
+    print_json(found)
 
 
 def _print_plan(cells: Sequence[PaperCell], as_json: bool) -> None:
     if as_json:
-        print(
-            json.dumps(
-                [{"run": str(c.folder), "state": c.state, "set": list(c.sets)} for c in cells], indent=2
-            )
-        )
+        print_json([{"run": str(c.folder), "state": c.state, "set": list(c.sets)} for c in cells])
         return
     from veilrec.cli.show.tables import console, table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,8 +19,7 @@ from veilrec.cli.arguments import (
     Run,
     Seed,
     Sets,
-    check_device,
-    load_plugins,
+    print_json,
 )
 from veilrec.errors import BadInput
 
@@ -55,10 +53,8 @@ def run(
     from veilrec.cli import work
     from veilrec.recipe import Recipe
 
-    load_plugins(plugin)
     changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
     loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir)
-    check_device(device)
     job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem
@@ -67,7 +63,7 @@ def run(
     place = out or Path("runs") / f"{recipe.stem}-{loaded.seeds[0]}"
     result = work.one(loaded, place, job)
     if as_json:
-        print(json.dumps(asdict(result), indent=2, ensure_ascii=False))
+        print_json(asdict(result))
         return
     from veilrec.cli.show.summaries import print_result
 
@@ -77,7 +73,7 @@ def run(
 def _tell_all(results: list[tuple[dict[str, Any], Any]], place: Path, as_json: bool) -> None:
     if as_json:
         told = [{"settings": settings, "result": asdict(result)} for settings, result in results]
-        print(json.dumps({"out": str(place), "cells": told}, indent=2, ensure_ascii=False))
+        print_json({"out": str(place), "cells": told})
         return
     from veilrec.cli.show.summaries import print_cells
 
@@ -102,8 +98,6 @@ def evaluate(
     from veilrec.cli.show.progress import showing
     from veilrec.cli.show.summaries import print_utility
 
-    load_plugins(plugin)
-    check_device(device)
     lengths = _lengths(ks)
     with showing("", quiet=quiet) as progress:
         progress.phase(f"opening {run}")
@@ -111,7 +105,7 @@ def evaluate(
         progress.phase("ranking every user's test item")
         utility = finished.judge(opened, candidates, lengths)
     if as_json:
-        print(json.dumps({"run": str(run), "selected": opened.run.result.selected, **utility}, indent=2))
+        print_json({"run": str(run), "selected": opened.run.result.selected, **utility})
         return
     result = opened.run.result
     print(f"{run}, round {result.selected} of {result.rounds}:")
@@ -141,10 +135,8 @@ def recommend(
     from veilrec.cli import finished
     from veilrec.cli.show.summaries import print_list
 
-    load_plugins(plugin)
-    check_device(device)
     listed: list[dict[str, Any]] = finished.recommend(finished.reopen(run, data, data_dir, device), user, k)
     if as_json:
-        print(json.dumps({"run": str(run), "user": user, "items": listed}, indent=2, ensure_ascii=False))
+        print_json({"run": str(run), "user": user, "items": listed})
         return
     print_list(user, listed)

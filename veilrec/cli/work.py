@@ -19,7 +19,7 @@ __all__ = ["ExperimentMaker", "Job", "many", "one"]
 
 @dataclass(frozen=True)
 class Job:
-    """How to run, whatever is run."""
+    """Options of a command that hold for one run as for many."""
 
     device: str = "cpu"
     resume: bool = False
@@ -27,12 +27,14 @@ class Job:
     quiet: bool = False
 
 
-def one(recipe: Recipe, out: Path | None, job: Job, title: str = "") -> Result:
-    """Run a recipe that is a single experiment."""
+def one(
+    recipe: Recipe, out: Path | None, job: Job, title: str = "", maker: ExperimentMaker | None = None
+) -> Result:
+    """Run a recipe that is a single experiment, with the log that a maker holds if it is of the same data."""
     select = recipe.values["evaluation"]["select"]
     with recipe.blaming(), showing(select, title, quiet=job.quiet) as progress:
         progress.phase(f"loading {recipe.values['data']['name']}")
-        experiment = recipe.experiment(device=job.device)
+        experiment = (maker or ExperimentMaker(job.device)).experiment(recipe)
         return experiment.run(out, resume=job.resume, recipe=recipe, progress=progress, world=job.world)
 
 

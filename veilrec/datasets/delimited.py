@@ -115,18 +115,8 @@ def csv(
         split_seed: Decides the order of events at the same time, and so what is held out.
     """
     columns = {"user": user, "item": item, "rating": rating, "time": time}
-    options = Options(
-        columns,
-        attribute,
-        borders or {},
-        separator,
-        header,
-        encoding,
-        time_format,
-        strict,
-        split_seed,
-        continuous,
-    )
+    written = (separator, header, encoding, time_format)
+    options = Options(columns, attribute, borders or {}, *written, strict, split_seed, continuous)
     sources = file_sources(Path(path), attributes, titles)
     return from_reading(sources, understood(sources.log, options), options)
 

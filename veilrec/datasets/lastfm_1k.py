@@ -10,16 +10,14 @@ Which of the two age groups is which was inferred by whoever made the tables: ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from veilrec.datasets.common.lastfm import listened
+from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import read
 from veilrec.datasets.reading.assemble import Log, sound_ids
-from veilrec.datasets.reading.layout import understand
 from veilrec.datasets.reading.people import declared, people_of
-from veilrec.datasets.reading.table import Table, read_table
-from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.table import Kind
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 
@@ -28,6 +26,7 @@ __all__ = ["lastfm_1k"]
 FILES, USERS = ("interactions.tsv.gz", "interactions.tsv"), "users.tsv"
 GENDERS = {"F": "female", "M": "male"}
 AGES = {"le24": "24 and under", "gt24": "over 24"}
+PERSON: dict[str, Kind] = dict.fromkeys(("user_id", "gender", "age_group"), "token")
 STANDS_IN = "a cut of Last.fm-1K that stands in for LastFM-360K"
 
 
@@ -55,10 +54,10 @@ def lastfm_1k(path: Path, *, least_of_user: int = 20, least_of_item: int = 10) -
     """
     folder = _folder(Path(path))
     plays = next(folder / file for file in FILES if (folder / file).is_file())
-    table = _table(plays, ("user_id", "artist_id"))
+    table = with_header(read(plays), "\t", {"user_id": "token", "artist_id": "token"})
     for column in ("user_id", "artist_id"):
         sound_ids(table, column)
-    users = _table(folder / USERS, ("user_id", "gender", "age_group"))
+    users = with_header(read(folder / USERS), "\t", PERSON)
     sound_ids(users, "user_id")
     told = {"gender": declared(users, "gender", GENDERS), "age": declared(users, "age_group", AGES)}
     people = people_of(users, "user_id", told)
@@ -71,12 +70,3 @@ def _folder(path: Path) -> Path:
         if any((folder / file).is_file() for file in FILES):
             return folder
     raise BadInput(path, f"there is no {FILES[0]} here", "name the folder that holds it")
-
-
-def _table(path: Path, columns: Sequence[str]) -> Table:
-    source, layout = understand(clean(read(path)), separator="\t", header=True, quoted=False)
-    for column in columns:
-        if column not in layout.names:
-            what = f'no column "{column}" among {", ".join(layout.names)}'
-            raise BadInput(source.where, what, "give a table with these columns", line=1)
-    return read_table(source, layout, dict.fromkeys(columns, "token"))

@@ -14,18 +14,9 @@ from veilrec.interactions import Interactions
 __all__ = ["ml_100k"]
 
 OCCUPATIONS = (
-    *(
-        "administrator",
-        "artist",
-        "doctor",
-        "educator",
-        "engineer",
-        "entertainment",
-        "executive",
-        "healthcare",
-    ),
-    *("homemaker", "lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman"),
-    *("scientist", "student", "technician", "writer"),
+    *("administrator", "artist", "doctor", "educator", "engineer", "entertainment", "executive"),
+    *("healthcare", "homemaker", "lawyer", "librarian", "marketing", "none", "other", "programmer"),
+    *("retired", "salesman", "scientist", "student", "technician", "writer"),
 )
 EVENT = ("user", "item", "rating", "time")
 PERSON = ("user", "age", "gender", "occupation", "zip")

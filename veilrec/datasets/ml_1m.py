@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from veilrec.datasets.common.movielens import GENDERS, File, Release, load
+from veilrec.datasets.common.published import beginning
 from veilrec.datasets.reading.archives import files
 from veilrec.datasets.reading.people import Attribute, declared
 from veilrec.datasets.reading.table import Table
@@ -71,16 +71,10 @@ def ml_1m(
         band = declared(table, "age", {str(start): str(start) for start in BANDS})
         return {
             "gender": declared(table, "gender", GENDERS),
-            "age": Attribute(groups[band.codes], _names(cuts)),
+            "age": Attribute(groups[band.codes], beginning(cuts)),
             "occupation": declared(table, "occupation", {str(n): name for n, name in enumerate(OCCUPATIONS)}),
         }
 
     return load(
         RELEASE, files(Path(path), "ratings.dat", "ml-1m"), attributes, strict=strict, split_seed=split_seed
     )
-
-
-def _names(cuts: Sequence[int]) -> tuple[str, ...]:
-    """Names of the groups that begin at each cut."""
-    middle = (f"{start} to {end - 1}" for start, end in pairwise(cuts))
-    return (f"under {cuts[0]}", *middle, f"{cuts[-1]} and over")

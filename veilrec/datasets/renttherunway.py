@@ -11,17 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
-from veilrec.datasets.reading.cores import among, cut, enough
-from veilrec.datasets.reading.layout import understand
+from veilrec.datasets.reading.cores import among, cut, enough, left_out
 from veilrec.datasets.reading.people import UNKNOWN, Attribute, People, amounts, binned, declared, people_of
-from veilrec.datasets.reading.table import Kind, Table, read_table
-from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.table import Kind, Table
 from veilrec.datasets.reading.times import times_of
-from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 
 __all__ = ["renttherunway"]
@@ -65,7 +62,7 @@ def renttherunway(
     log = cut(log, known)
     stay = enough(log, least_of_user, least_of_item, "rented")
     counts = {"of users without a body type": ~known, "of users or items with too few others": ~stay}
-    gone = [f"{_rows(missing)} {why}: left out" for why, missing in counts.items() if missing.any()]
+    gone = left_out("row", {why: int(missing.sum()) for why, missing in counts.items()})
     log = cut(log, stay)
     return assemble("renttherunway", log, among(people, log), absent=gone, split_seed=split_seed)
 
@@ -78,12 +75,7 @@ def _file(path: Path) -> Source:
 
 
 def _table(source: Source) -> Table:
-    source, layout = understand(clean(source), separator=",", header=True)
-    for column in KINDS:
-        if column not in layout.names:
-            what = f'no column "{column}" among {", ".join(layout.names)}'
-            raise BadInput(source.where, what, "give a table with these columns", line=1)
-    table = read_table(source, layout, KINDS)
+    table = with_header(source, ",", KINDS, quoted=True)
     for column in ("user_id", "item_id"):
         sound_ids(table, column)
     return table
@@ -96,8 +88,3 @@ def _people(table: Table, ages: Sequence[int]) -> People:
     group = binned(table, "age", ages)
     age = Attribute(np.where(believed, group.codes, UNKNOWN), group.classes)
     return people_of(table, "user_id", {"body type": shape, "age": age})
-
-
-def _rows(some: NDArray[np.bool_]) -> str:
-    number = int(some.sum())
-    return f"{number:,} row" if number == 1 else f"{number:,} rows"

@@ -9,20 +9,18 @@ items are advertisements or categories of them, nor whether it cut once or until
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import numpy as np
 
+from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Files, files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
-from veilrec.datasets.reading.cores import among, cut, enough
-from veilrec.datasets.reading.layout import understand
+from veilrec.datasets.reading.cores import among, cut, enough, left_out
 from veilrec.datasets.reading.people import People, declared, people_of
-from veilrec.datasets.reading.table import Kind, Table, Tokens, read_table
-from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.table import Kind, Tokens
 from veilrec.datasets.reading.times import times_of
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
@@ -32,6 +30,7 @@ __all__ = ["taobao"]
 LOG, ADS, USERS = "raw_sample.csv", "ad_feature.csv", "user_profile.csv"
 GENDERS = {"2": "female", "1": "male"}
 AGES = {str(level): f"level {level}" for level in range(7)}  # the years of a level were not published
+PERSON: dict[str, Kind] = dict.fromkeys(("userid", "final_gender_code", "age_level"), "token")
 
 
 def taobao(
@@ -66,8 +65,8 @@ def taobao(
     if items == "category":
         log = _by_category(log, found)
     stay = enough(log, least_of_user, least_of_item, "clicked on")
-    log, gone = cut(log, stay), int((~stay).sum())
-    absent = [f"{gone:,} clicks of users or items with too few others: left out"] if gone else []
+    absent = left_out("click", {"of users or items with too few others": int((~stay).sum())})
+    log = cut(log, stay)
     people = None
     if USERS in {PurePosixPath(name).name for name in found.names}:
         people = among(_people(found), log)
@@ -79,7 +78,7 @@ def taobao(
 def _clicks(found: Files) -> Log:
     """The impressions that were clicked on; what is wrong with a row is said while rows have their lines."""
     kinds: dict[str, Kind] = {"user": "token", "adgroup_id": "token", "time_stamp": "number", "clk": "number"}
-    table = _table(found, LOG, kinds)
+    table = with_header(found.read(LOG), ",", kinds)
     for column in ("user", "adgroup_id"):
         sound_ids(table, column)
     clicked = table.numbers["clk"]
@@ -93,7 +92,7 @@ def _clicks(found: Files) -> Log:
 
 def _by_category(log: Log, found: Files) -> Log:
     """The same clicks on the categories of the advertisements."""
-    ads = _table(found, ADS, {"adgroup_id": "token", "cate_id": "token"})
+    ads = with_header(found.read(ADS), ",", {"adgroup_id": "token", "cate_id": "token"})
     names, category = sound_ids(ads, "adgroup_id"), sound_ids(ads, "cate_id")
     of = dict(zip([names.names[code] for code in names.codes], category.codes.tolist(), strict=True))
     clicked = log.table.tokens[log.item]
@@ -109,21 +108,10 @@ def _by_category(log: Log, found: Files) -> Log:
 
 
 def _people(found: Files) -> People:
-    columns = ("userid", "final_gender_code", "age_level")
-    table = _table(found, USERS, dict.fromkeys(columns, "token"))
+    table = with_header(found.read(USERS), ",", PERSON)
     sound_ids(table, "userid")
     told = {
         "gender": declared(table, "final_gender_code", GENDERS),
         "age": declared(table, "age_level", AGES),
     }
     return people_of(table, "userid", told)
-
-
-def _table(found: Files, name: str, kinds: Mapping[str, Kind]) -> Table:
-    """Some columns of a published file, by the names in its header."""
-    source, layout = understand(clean(found.read(name)), separator=",", header=True, quoted=False)
-    for column in kinds:
-        if column not in layout.names:
-            what = f'no column "{column}" among {", ".join(layout.names)}'
-            raise BadInput(source.where, what, "give the file as published", line=1)
-    return read_table(source, layout, kinds)

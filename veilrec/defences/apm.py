@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
-from veilrec.defence import Defence
 from veilrec.defences.noise.blurring import widen
 from veilrec.defences.noise.noisy import Noise, Noisy, check_amounts, every_row, values
 from veilrec.defences.noise.sampling import lattice
@@ -87,6 +86,8 @@ class APM(Noisy):
             against the weights received; or ``gradients``, where the protocol sends them.
         parts: The parts that are blurred; empty for all that leave the device.
     """
+
+    leads: ClassVar[frozenset[str]] = frozenset({"on_upload"})
 
     clip: float = 0.5
     low: float = 30.0
@@ -175,16 +176,12 @@ class APM(Noisy):
         whole = {n: self._untouched(n, v, device) for n, v in came.items()} if self.rows == "all" else {}
         return {**upload, **self._noise.apply(own, device), **whole}
 
-    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
-        if self.every == "upload":
-            return super().on_uploads(uploads, devices, axes)
-        return Defence.on_uploads(self, uploads, devices, axes)
-
     def _untouched(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | Rows:
         """A table with every row: those that were not touched are noised now, the others have been."""
         if not isinstance(value, Rows):
             return value
-        received = Rows(every_row(device.sent[name]), device.sent[name].to(value.value.dtype))
+        table = device.sent[name].to(value.value.dtype)
+        received = Rows(every_row(table, value.row.dim() - 1), table)
         noised = values(replace(self._noise, rows="touched").apply({name: received}, device)[name])
         return Rows(received.row, widen(noised, value.row, value.value))
 

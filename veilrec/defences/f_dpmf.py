@@ -19,7 +19,8 @@ from torch import Tensor
 from veilrec.base.keys import Keys, normal_of
 from veilrec.base.params import Scope, part_of
 from veilrec.clients import Clients
-from veilrec.defences.common.kept_noise import Keeping, kept_keys, with_kept_keys
+from veilrec.defence import Defence
+from veilrec.defences.common.kept_noise import kept_keys, with_kept_keys
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
 
@@ -29,7 +30,7 @@ NAME = "f_dpmf"  # of the part that holds a device's key
 
 
 @dataclass(frozen=True)
-class FDPMF(Keeping):
+class FDPMF(Defence):
     """Each device adds η·v to its loss for the items v that a step names; user vectors stay as they are.
 
     η is a device's share of the noise on an item's vector. The server draws h from Exp(1), in public, for

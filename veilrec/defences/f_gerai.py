@@ -18,7 +18,8 @@ from torch import Tensor
 
 from veilrec.base.keys import Keys
 from veilrec.clients import Clients
-from veilrec.defences.common.kept_noise import Keeping, kept_keys, secrets, with_kept_keys
+from veilrec.defence import Defence
+from veilrec.defences.common.kept_noise import kept_keys, secrets, with_kept_keys
 from veilrec.defences.common.local_dp import perturbed
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, id_hashes
@@ -30,7 +31,7 @@ NAME = "f_gerai"  # of the part that holds a device's key
 
 
 @dataclass(frozen=True)
-class FGERAI(Keeping):
+class FGERAI(Defence):
     """Each device blurs its user's features once, and adds a random linear term to its loss.
 
     Stage 1: of a user's features some are drawn, the others are 0. Numbers go through the piecewise
@@ -97,7 +98,7 @@ class FGERAI(Keeping):
         if not self.features or log.features is None or math.isinf(self.epsilon) or not log.features.numel():
             return clients
         _check_names(log)
-        own = keys.fold("features").fold(id_hashes(log.user_ids))  # [users]: nobody's noise hangs on others
+        own = keys.fold("features").fold(id_hashes(log.user_ids))  # [users]: nobody's noise depends on others
         own = secrets(own.value) if self.secret else own
         told = perturbed(log.features, log.feature_names, self.epsilon, own, unit=self.numbers == "unit")
         return replace(clients, log=replace(log, features=told))

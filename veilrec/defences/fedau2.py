@@ -28,12 +28,12 @@ from torch import Tensor
 from torch.func import grad
 
 from veilrec.base.keys import Keys
-from veilrec.base.params import Part, Scope, part_of
-from veilrec.defence import guarded
+from veilrec.base.params import Part, Scope
+from veilrec.defence import Defence, guarded
 from veilrec.defences.common.adversary import Adversary, Head, mean_over, part_named
-from veilrec.defences.common.kept_noise import Keeping, kept_keys, with_kept_keys
+from veilrec.defences.common.kept_noise import kept_keys, with_kept_keys
 from veilrec.errors import BadInput
-from veilrec.model import ONE, Device, Recommender, bind, with_part
+from veilrec.model import Device, Recommender, with_part
 
 __all__ = ["FedAU2"]
 
@@ -42,7 +42,7 @@ NAME = "fedau2"  # of the part that holds a device's key, where labels are drawn
 
 
 @dataclass(frozen=True)
-class FedAU2(Keeping):
+class FedAU2(Defence):
     """Train an adversary on the user's vector, and the vector against the adversary.
 
     The defence promises nothing formally. With `head = "dsvae"` an upload mostly reveals the label still:
@@ -115,6 +115,10 @@ class FedAU2(Keeping):
             raise BadInput("defence.pretrain", what, 'give 1 or more with defence.trigger = "pretrain" alone')
 
     @property
+    def penalty_is(self) -> Literal["step", "round"]:  # type: ignore[override]
+        return self.each
+
+    @property
     def guards_from(self) -> int:
         return self.pretrain
 
@@ -125,30 +129,18 @@ class FedAU2(Keeping):
                 fix = "once is enough: name it in one of them"
                 raise BadInput("defence.attributes", f"{name} is unlearned twice", fix)
             adversary = Adversary(model.dim, classes, self.hidden, self.head, self.variance)
-            part = Part(Scope.SHARED, adds=self.each == "round")
-            model = with_part(model, part_named(PART, name), adversary, part)
+            model = with_part(model, part_named(PART, name), adversary, Part(Scope.SHARED, loss_is=self.each))
         return model if self.label_epsilon is None else with_kept_keys(model, NAME, secret=self.secret)
 
     def penalty(self, model: Recommender, device: Device) -> Tensor:
         """λ · CE(h(GRL(em; ε_u)), y), summed over attributes; a user without a label has none."""
         loss = device.batch.weight.new_zeros(())
-        if self.each == "round" and bool(device.step):  # of all devices alike: `vmap` has no part in it
-            return loss
-        user = self._vector(model, device)  # [seats, dim]
+        user = model.represent(device.batch)  # [seats, dim] em
         for adversary, label, keys in self._adversaries(model, device):
             strength = self._strength(adversary, user.detach(), label, keys, device.round)[:, None]
             turned = user.detach() - strength * (user - user.detach())  # its value is that of `user`
             loss = loss + mean_over(_cross_entropy(adversary, turned, label, keys), label >= 0)
         return self.weight * loss
-
-    def _vector(self, model: Recommender, device: Device) -> Tensor:
-        """``[seats, dim]`` em. Once a round, its gradient is divided by the step's share and sent whole."""
-        if self.each == "step" or device.share is ONE:
-            return model.represent(device.batch)
-        names = {n for n in model.names(Scope.SHARED) if not part_of(n).startswith(PART)}
-        shared = {name: weight for name, weight in model.named_parameters() if name in names}
-        whole = {name: w.detach() + (w - w.detach()) / device.share for name, w in shared.items()}
-        return bind(model, whole, lambda model: model.represent(device.batch))  # type: ignore[no-any-return]
 
     def _strength(
         self, adversary: Adversary, user: Tensor, label: Tensor, keys: Keys, round: Tensor

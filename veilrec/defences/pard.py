@@ -2,9 +2,9 @@
 
 Paper: Zhao et al., "Privacy-Aware Representation Decoupling in Federated Recommendation against Attribute
 Inference Attacks".
-Acts at: attach, publish, helper_loss, penalty.
+Acts at: attach, posts, helper_loss, penalty.
 §III-A, Eqs. (16) and (21), and §III-B, Eqs. (29) to (34) → `estimators`; Eq. (35) → `split`; D_pub, Eq. (6) →
-`publish`; Eq. (37) → `helper_loss`; Eq. (38) → `penalty`; what is uploaded (§III-D) follows from the scopes.
+`posts`; Eq. (37) → `helper_loss`; Eq. (38) → `penalty`; what is uploaded (§III-D) follows from the scopes.
 
 Where the paper and its public code differ, the paper is the default; `reference` is the code. Three things
 follow neither: Eqs. (24) to (28) print a minimum where Eq. (23) says maximise I(z^re; μ), as is done here;
@@ -19,25 +19,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick, shares
-from veilrec.defence import Defence, HelperSteps, guarded
+from veilrec.defence import Defence, HelperSteps, Posting, guarded
 from veilrec.defences.common.estimators import Estimators, distance, dropped, guessing
 from veilrec.defences.common.split import Split
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
-from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.codec import Spec
 
 __all__ = ["PARD"]
 
 MOMENTUM, CLIP = 0.9, 5.0  # of the estimators' SGD: the code's; the paper tells its rate alone
 DROPPED = 0.5  # of a hidden layer; in the code 0.3 for occupations
-COPIES = 5  # weights and momentum, both once more in the store's answer, and the gradient
 USER, USER_RE, ITEMS, LABEL = "pard.user", "pard.user_re", "pard.items", "pard.label."
 
 
@@ -100,6 +99,8 @@ class PARD(Defence):
             rate of `user_re` never comes to rest. The code's predictor is ``head = [32]``.
     """
 
+    leads: ClassVar[frozenset[str]] = frozenset({"helper_loss", "penalty"})
+
     lambda_ir: float = 0.5
     lambda_re: float = 0.5
     warm_up: int = 0
@@ -143,38 +144,21 @@ class PARD(Defence):
         estimators = Estimators(guarded(model, self.attributes), model.dim, split.scale_of("user_re"))
         return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
 
-    def publish(self, model: Recommender, device: Device) -> Params:
+    def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
+        """D_pub, of users who share all guarded attributes, since z_u^re reveals each of them."""
+        names = tuple(_estimators(model).classes)
+        vectors = dict.fromkeys((USER, USER_RE, ITEMS), Spec((model.dim,), dtype))
+        return Posting(names, vectors | {LABEL + n: Spec((), torch.int64) for n in names}, self._post)
+
+    def _post(self, model: Recommender, device: Device) -> Params:
         weights, batch = dict(model.named_parameters()), device.batch
         posts: Params = {USER: weights["user"], USER_RE: weights["user_re"]}
         posts[ITEMS] = _mean_items(weights["item"], batch.history)
         return posts | {LABEL + name: batch.attributes[name] for name in _estimators(model).classes}
 
-    def asks(self, model: Recommender) -> Sequence[str]:
-        """All guarded attributes, since z_u^re reveals each of them."""
-        return tuple(_estimators(model).classes)
-
-    def announce(self, model: Recommender, dtype: torch.dtype) -> Schema:
-        vectors = dict.fromkeys((USER, USER_RE, ITEMS), Spec((model.dim,), dtype))
-        return vectors | {LABEL + name: Spec((), torch.int64) for name in _estimators(model).classes}
-
-    def whole(self, model: Recommender) -> int:
-        """Estimators are far larger than all else, and lie in memory with their momentum and gradients."""
-        return COPIES * sum(weight.numel() for weight in _estimators(model).parameters())
-
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
-        return self._learning(model, dict(model.named_parameters()), device)
-
-    def cohort_helper_loss(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        return self._learning(model, params, devices)
-
-    def penalty(self, model: Recommender, device: Device) -> Tensor:
-        return self._splitting(model, dict(model.named_parameters()), device)
-
-    def cohort_penalty(self, model: Recommender, params: Params, devices: Device, axes: Device) -> Tensor:
-        return self._splitting(model, params, devices)
-
-    def _learning(self, model: Recommender, weights: Params, device: Device) -> Tensor:
         """Eq. (37) ``[…]``: of one device, or of a cohort with the client axis in front."""
+        weights: Params = dict(model.named_parameters())
         own, estimators = _own(model, weights, device), _estimators(model)
         if not estimators.classes:
             return own.re.new_zeros(own.re.shape[:-2])
@@ -195,8 +179,9 @@ class PARD(Defence):
         keys = device.keys.fold("dropout").fold(which)
         return partial(dropped, keys=keys, share=DROPPED) if self.reference else None
 
-    def _splitting(self, model: Recommender, weights: Params, device: Device) -> Tensor:
+    def penalty(self, model: Recommender, device: Device) -> Tensor:
         """λ_ir of Eq. (16) and λ_re of Eqs. (29) and (33) ``[…]``, after the warm-up."""
+        weights: Params = dict(model.named_parameters())
         own, estimators = _own(model, weights, device), _estimators(model)
         loss = own.re.new_zeros(own.re.shape[:-2])
         if not estimators.classes:

@@ -14,7 +14,7 @@ that stands for the user in the scores, which with `FedLightGCN` is the user's a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -87,7 +87,8 @@ class UCFedRec(Defence):
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
-        return HelperSteps(lr=self.lr)
+        """A discriminator learns nothing unless somebody shares its attribute."""
+        return HelperSteps(lr=self.lr, taught_by=tuple(self.attributes))
 
     def attach(self, model: Recommender) -> Recommender:
         """One discriminator for each attribute, which all devices get."""
@@ -95,10 +96,6 @@ class UCFedRec(Defence):
             network = Perceptron([model.dim, *self.hidden, classes])
             model = with_part(model, part_named(PART, name), network, Part(Scope.SHARED, helper=True))
         return model
-
-    def asks(self, model: Recommender) -> Sequence[str]:
-        """All protected attributes: a discriminator learns nothing unless somebody shares its attribute."""
-        return tuple(guarded(model, self.attributes))
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:
         """The cross-entropy of the guesses on those who share the attribute and know their label."""

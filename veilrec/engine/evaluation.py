@@ -65,7 +65,7 @@ class Evaluation:
 
 
 class Scored(NamedTuple):
-    """What was measured, user by user."""
+    """The metrics of a round or a test, user by user."""
 
     user: Tensor  # [users tested]
     values: dict[str, Tensor]  # metric@k → [users tested], float64

@@ -14,7 +14,7 @@ from typing import Any
 from veilrec.base.params import Scope, part_of
 from veilrec.defence import Defence
 from veilrec.engine.local import Task
-from veilrec.model import Recommender, overrides
+from veilrec.model import Recommender
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema
 from veilrec.wire.uploads import Uploads
@@ -42,10 +42,9 @@ def summed(task: Task, sizes: Iterable[int], read: Collection[str] | None) -> fr
 
 
 def lets(defence: Defence) -> bool:
-    """Whether a defence leaves uploads alone, and has no batched form that expects a copy for each device."""
-    several = getattr(defence, "of", (defence,))
-    acts = any(defence.acts(hook) for hook in ("after_epoch", "on_upload", "publish", "helper_loss"))
-    return not acts and not any(overrides(one, Defence, "cohort_penalty") for one in several)
+    """Whether a defence leaves uploads alone, and has no penalty that expects a copy for each device."""
+    acts = any(defence.acts(hook) for hook in ("after_epoch", "on_upload", "posts", "helper_loss"))
+    return not acts and not any("penalty" in link.leads for link in defence.links)
 
 
 def read_by(watches: Iterable[Callable[..., Any]]) -> set[str] | None:
@@ -65,7 +64,7 @@ def weights_of(model: Recommender, parts: Collection[str] | None) -> set[str] | 
 
 
 def apart(model: Recommender, together: Collection[str]) -> int:
-    """How many values of a dense model each device has a copy of."""
+    """The number of a dense model's values of which each device has a copy."""
     names = [n for n in model.names(Scope.SHARED) if n not in together] if model.dense else []
     return sum(model.get_parameter(name).numel() for name in names)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
-from veilrec.base.params import Message, Rows
+from veilrec.base.params import Message
 from veilrec.base.plan import Forwards
 from veilrec.errors import BadInput
+from veilrec.wire import codec
 from veilrec.wire.uploads import Uploads
 
 __all__ = ["Groups", "check"]
@@ -92,14 +92,6 @@ def check(forwards: Forwards, devices: int, who: str = "a round has") -> None:
 
 def some(uploads: Uploads, begin: int, end: int) -> Uploads:
     """The uploads of devices `begin` to `end` of a chunk, without posts and losses."""
-
-    def cut(value: Tensor | Rows) -> Tensor | Rows:
-        return (
-            Rows(value.row[begin:end], value.value[begin:end])
-            if isinstance(value, Rows)
-            else value[begin:end]
-        )
-
-    values = {name: cut(value) for name, value in uploads.values.items()}
+    values = codec.one(uploads.values, slice(begin, end))
     none = uploads.posts._replace(owner=torch.zeros(0, dtype=torch.int64), values={})
     return replace(uploads, cohort=uploads.cohort[begin:end], values=values, posts=none, loss=None)

@@ -1,4 +1,4 @@
-"""Helping: the steps of the networks that only a defence trains, beside those of the recommender."""
+"""Helper steps: those of the networks that only a defence trains, beside those of the recommender."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from veilrec.base.params import Params
+from veilrec.base.params import Params, Scope, part_of
 from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
-from veilrec.defence import Defence
-from veilrec.model import Device
+from veilrec.defence import Defence, loss_of
+from veilrec.model import Device, Recommender
 
 if TYPE_CHECKING:
     from veilrec.engine.local import Situation, Task
 
-__all__ = ["help_along", "helper_stepper"]
+__all__ = ["help_along", "helper_stepper", "size"]
+
+COPIES = 5  # weights and momentum, both once more in the store's answer, and the gradient
 
 
 def helper_stepper(defence: Defence) -> Stepper:
-    """How a defence's helper parts are stepped."""
+    """The stepper of a defence's helper parts."""
     return Stepper("sgd", defence.helpers.lr, defence.helpers.momentum)
+
+
+def size(model: Recommender) -> int:
+    """How many values a device holds of helper parts of its own while it trains."""
+    own = [n for n in model.names(Scope.EXPOSED, Scope.PRIVATE) if model.parts[part_of(n)].helper]
+    return COPIES * sum(model.get_parameter(name).numel() for name in own)
 
 
 def help_along(
@@ -28,7 +36,7 @@ def help_along(
 ) -> None:
     """The steps of the helper parts before one of the recommender, in the rounds in which they are trained.
 
-    What is `read` of helpers are views of `params`: each pass finds them as the one before has left them. The
+    What is `read` of helpers are views of `params`: each step finds them as the one before has left them. The
     first one draws from the device's keys as they are, the others from keys of their own.
     """
     helpers, number = task.defence.helpers, situation.sent.round
@@ -43,13 +51,14 @@ def help_along(
 def _step(
     task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
 ) -> None:
-    """One pass."""
+    """One step of the helpers, with moments."""
     names = task.helpers
     leaves = {n: read[n].detach().requires_grad_() for n in names}  # `read` itself stands still for the rest
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        axes = situation.axes(device)
-        losses = task.defence.cohort_helper_loss(task.model, {**leaves, **rest}, device, axes)
+        losses, weights = torch.zeros(()), {**leaves, **rest}
+        for link, own in task.defence.acting("helper_loss", device):
+            losses = losses + loss_of(link, "helper_loss", task.model, weights, own, situation.axes)
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
     named = {n: s for n, s in zip(names, slopes, strict=True) if s is not None}
     helper_stepper(task.defence).step(params, _clipped(named, task.defence.helpers.clip), state)

@@ -6,7 +6,7 @@ is shared inside the stack, so one ordinary backward pass gives each device its 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,19 +20,19 @@ from veilrec.base.plan import Plan
 from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
 from veilrec.clients import Batch
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting, changed, loss_of
 from veilrec.engine.helper_steps import help_along, helper_stepper
 from veilrec.examples import Examples
-from veilrec.model import ONE, Device, Recommender, bind, mapped, overrides
+from veilrec.model import Device, Recommender, bind, mapped, overrides
 from veilrec.protocol import Protocol, Trained
 from veilrec.wire.uploads import Letter, Posts, Uploads
 
-__all__ = ["Situation", "Task", "train", "upload", "willing"]
+__all__ = ["Situation", "Task", "train", "upload"]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What devices are asked to do in a round."""
+    """A task: model, protocol, defence and plan of a round, for whoever trains."""
 
     model: Recommender
     protocol: Protocol
@@ -43,7 +43,7 @@ class Task:
 
     @cached_property
     def stepper(self) -> Stepper:
-        """How the recommender's weights step."""
+        """The stepper of the recommender's weights."""
         return self.plan.stepper
 
     @cached_property
@@ -71,8 +71,8 @@ class Task:
 
     def narrow(self) -> bool:
         """Whether a step may read just the rows it names: the others stay, and nobody reads them."""
-        recalls = overrides(self.model, Recommender, "recall")
-        return self.stepper.plain and not self.model.history and not recalls
+        summed_up = overrides(self.model, Recommender, "summary_of_absent_rows")
+        return self.stepper.plain and not self.model.history and not summed_up
 
     def held_still(self, name: str) -> bool:
         """Whether a device only measures the gradient of this weight."""
@@ -81,23 +81,24 @@ class Task:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a chunk of devices knows when a round begins, beside its own examples."""
+    """The knowledge of a chunk of devices when a round begins, beside its own examples."""
 
     sent: Letter
     keys: Keys  # [c] each client's own, for this round
 
-    def device(self, batch: Batch, keys: Keys, step: int, share: Tensor = ONE) -> Device:
-        """The devices at one step; batch, keys and `share` may be those of a prefix of the clients."""
+    def device(self, batch: Batch, keys: Keys, step: int) -> Device:
+        """The devices at one step; batch and keys may be those of a prefix of the clients."""
         active = len(keys.value)
         each = {name: value[:active] for name, value in self.sent.each.items()}
         number = torch.tensor([self.sent.round, step], device=keys.value.device)
         sent = {**self.sent.all, **each}
-        return Device(batch, sent, self.sent.posts, keys, number[0], number[1], share)
+        return Device(batch, sent, self.sent.posts, keys, number[0], number[1])
 
-    def axes(self, device: Device) -> Device:
-        """Where the client axis is, for `vmap`."""
+    @cached_property
+    def axes(self) -> Device:
+        """Where devices have the client axis, for `vmap`."""
         sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
-        return Device(0, sent, None, 0, None, None, 0 if device.share.dim() else None)  # type: ignore[arg-type]
+        return Device(0, sent, None, 0, None, None)  # type: ignore[arg-type]
 
 
 def train(task: Task, portion: Examples, situation: Situation, own: Params) -> Trained:
@@ -106,7 +107,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
     state = {**task.stepper.fresh({n: params[n] for n in moving if not task.held_still(n)})}
     state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
-    state |= {name: value for name, value in own.items() if name not in params}  # also of what stands still
+    state |= {name: value for name, value in own.items() if name not in params}  # also of what is not trained
     gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
     examples = torch.tensor(
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
@@ -121,14 +122,15 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     for epoch in range(epochs):
         for number, (batch, place) in enumerate(portion.steps(epoch, task.plan.batch, narrow=narrow)):
             active = len(batch.weight)
-            # By each device's own count: what it draws must not hang on how long others are at work.
+            # By each device's own count: what it draws must not depend on how long others are at work.
             keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
             share = batch.weight.sum(1) / (examples[:active] * epochs)
-            device = situation.device(batch, keys, step, share if parted else ONE)
+            device = situation.device(batch, keys, step)
             places = {} if place is None else dict.fromkeys(task.tables, place)
             read = _read(params, places, active, task.together)
             help_along(task, read, params, state, device, situation)
-            losses, slopes = _slopes(task, read, device, situation)
+            of_all = share if parted else None
+            losses, slopes = _slopes(task, read, device, situation, step == 0, of_all)
             loss[:active] += losses * share
             measured = {name: slopes.pop(name) for name in gradient if name in slopes}
             if step == 0:  # from here on devices differ in what they were sent alike
@@ -139,59 +141,47 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
         if task.defence.acts("after_epoch"):
             keys = situation.keys.fold("after").fold(epoch)
             device = situation.device(portion.known, keys, step)
-            change = vmap(task.defence.after_epoch, in_dims=(0, situation.axes(device)))
-            changed = change({n: w.detach() for n, w in params.items()}, device)
-            params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in changed.items()}
+            detached = {n: w.detach() for n, w in params.items()}
+            after = changed(task.defence, "after_epoch", detached, device, situation.axes)
+            params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in after.items()}
     return Trained(params, gradient, state, loss)
 
 
 def upload(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Uploads:
-    """What the trained devices send: packed by the protocol, changed by the defence."""
+    """Make the uploads of trained devices: packed by the protocol, changed by the defence."""
     device = situation.device(portion.known, situation.keys.fold("upload"), 0)
-    axes = situation.axes(device)
 
     def pack(device: Device, params: Params, gradient: Params) -> Message:
         return task.protocol.pack(task.model, device, params, gradient)
 
-    packs = pack if task.protocol.packs_as_is else vmap(pack, in_dims=(axes, 0, 0))
+    packs = pack if task.protocol.packs_as_is else vmap(pack, in_dims=(situation.axes, 0, 0))
     values = packs(device, trained.params, trained.gradient)
     if task.defence.acts("on_upload"):
-        values = task.defence.on_uploads(values, device, axes)
+        values = changed(task.defence, "on_upload", values, device, situation.axes)
     sums: Params = {name: values.pop(name) for name in task.together}  # type: ignore[misc]
     sizes = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
     if task.protocol.needs_examples:
         values["examples"] = sizes
+    posting = task.defence.posts(task.model)
     posts = Posts.none(trained.loss.device)
-    if task.defence.acts("publish"):
-        posts = _posts(task, portion, situation, trained)
+    if posting is not None:
+        posts = _posts(task, posting, portion, situation, trained)
     return Uploads(portion.cohort, values, posts, trained.loss, sums)
 
 
-def willing(defence: Defence, model: Recommender, consents: Mapping[str, Tensor]) -> Tensor:
-    """``[clients, seats]`` who posts: those who share every attribute that the defence asks for.
-
-    Vectors are posted beside labels, and may tell whatever the defence has trained them to tell. So one
-    attribute that is kept is enough to post nothing, and where nothing is asked for nobody posts.
-    """
-    asked, given = defence.asks(model), list(consents.values())
-    if not asked or not consents.keys() >= set(asked):
-        return torch.zeros_like(given[0]) if given else torch.zeros(0, 0, dtype=torch.bool)
-    return torch.stack([consents[name] for name in asked]).all(0)
-
-
-def _posts(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Posts:
+def _posts(task: Task, posting: Posting, portion: Examples, situation: Situation, trained: Trained) -> Posts:
     """What the willing users of a chunk post; of labels they see only those they share."""
     known = portion.known
     shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
     device = situation.device(known._replace(attributes=shared), situation.keys.fold("publish"), 0)
 
     def post(params: Params, device: Device) -> Params:
-        return bind(task.model, params, task.defence.publish, device)  # type: ignore[no-any-return]
+        return bind(task.model, params, posting.make, device)  # type: ignore[no-any-return]
 
-    values = vmap(post, in_dims=(0, situation.axes(device)))(trained.params, device)  # [c, seats, …]
+    values = vmap(post, in_dims=(0, situation.axes))(trained.params, device)  # [c, seats, …]
     if not known.consents:
         return Posts.none(trained.loss.device)
-    who = willing(task.defence, task.model, known.consents)
+    who = posting.willing(known.consents)
     client, seat = who.nonzero(as_tuple=True)
     owner = portion.cohort[client] * who.shape[1] + seat
     return Posts(owner, {name: value[client, seat] for name, value in values.items()})
@@ -229,12 +219,12 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
 
 
 def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: Task) -> None:
-    """Add a step's share to the gradients of what is held still; of a sum, this is the only step."""
+    """Add a step's share to the gradients of weights that are only measured; of a sum, it is the only one."""
     for name, slope in slopes.items():
         if name in task.together:
             gradient[name] += slope
             continue
-        if task.names[name].adds:
+        if task.names[name].loss_is == "round":
             gradient[name][: len(slope)] += slope
             continue
         part = slope * along(share, slope)
@@ -245,12 +235,16 @@ def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, ta
             gradient[name][: len(slope)] += part
 
 
-def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> tuple[Tensor, Params]:
+def _slopes(
+    task: Task, read: Params, device: Device, situation: Situation, first: bool, share: Tensor | None
+) -> tuple[Tensor, Params]:
     """``[active]`` losses and the gradient of each weight that moves or is measured."""
     leaves = {n: read[n].requires_grad_() for n in task.moving}
     rest = {n: w for n, w in read.items() if n not in leaves}
     with torch.enable_grad():
-        losses = _losses(task, {**leaves, **rest}, device, situation.axes(device))
+        losses = _losses(task, {**leaves, **rest}, device, situation.axes)
+        if task.defence.acts("penalty"):
+            losses = losses + _penalties(task, {**leaves, **rest}, device, situation.axes, first, share)
         if not leaves:
             return losses.detach(), {}
         slopes = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
@@ -260,11 +254,31 @@ def _slopes(task: Task, read: Params, device: Device, situation: Situation) -> t
 
 def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
     """``[active]``: the model's own batched form where it has one, `vmap` over one device otherwise."""
-    model, batched = task.model, overrides(task.model, Recommender, "cohort_loss")
+    batched = overrides(task.model, Recommender, "cohort_loss")
     if batched and not overrides(task.protocol, Protocol, "objective"):
-        losses = model.cohort_loss(params, device)
-    else:
-        losses = mapped(model, task.protocol.objective, axes)(params, device)
-    if task.defence.acts("penalty"):
-        losses = losses + task.defence.cohort_penalty(model, params, device, axes)
-    return losses
+        return task.model.cohort_loss(params, device)
+    return mapped(task.model, task.protocol.objective, axes)(params, device)
+
+
+def _penalties(
+    task: Task, params: Params, device: Device, axes: Device, first: bool, share: Tensor | None
+) -> Tensor | float:
+    """``[active]`` what a defence adds to the losses, link by link."""
+    return sum(
+        loss_of(link, "penalty", task.model, _whole(task, link, params, share), own, axes)
+        for link, own in task.defence.acting("penalty", device)
+        if first or link.penalty_is == "step"
+    )
+
+
+def _whole(task: Task, link: Defence, params: Params, share: Tensor | None) -> Params:
+    """The weights that a penalty reads; that of a round in a way that leaves its gradient whole.
+
+    What is sent adds up the slopes of steps by their `share`. So its slope is divided by that here, but for
+    parts whose loss is of a round itself; the value of a weight stays.
+    """
+    if share is None or link.penalty_is == "step":
+        return params
+    names = [n for n, part in task.names.items() if task.held_still(n) and part.loss_is == "step"]
+    still = {n: params[n].detach() for n in names}
+    return params | {n: w + (params[n] - w) / along(share, w) for n, w in still.items()}

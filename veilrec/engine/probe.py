@@ -13,15 +13,15 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Granted, Public, Seen
-from veilrec.base.params import Scope, part_of
 from veilrec.clients import Batch
 from veilrec.engine import serving
 from veilrec.engine.fused import weights_of
+from veilrec.engine.in_process import InProcess
 from veilrec.model import Recommender, bind
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.wire.transcript import Transcript
-from veilrec.wire.uploads import Exchange
+from veilrec.wire.uploads import Exchange, Letter
 
 __all__ = ["probe", "public", "see", "tables", "user_vectors", "withheld"]
 
@@ -35,16 +35,12 @@ def probe(
 
     With `parts`, only these need be in it; with `again`, it is another one from the same state.
     """
-    fleet, able = federation.fleet, federation.able
-    keys, letter = fleet.keys.fold("probe"), federation.letter(state, federation.fleet.roster.able)
-    schema, read = fleet.schema(letter), weights_of(fleet.model, parts)
-    with fleet.working() as pool:
-        for chunk, answer in fleet.work(pool, letter, able, keys.fold(again) if again else keys, read=read):
-            yield Exchange(state.round + 1, chunk.letter, answer.uploads, schema)
+    letter = federation.letter(state, federation.fleet.roster.able)
+    return federation.fleet.probe(letter, weights_of(federation.model, parts), again)
 
 
 def public(federation: Federation) -> Public:
-    """What everybody knows of a federation."""
+    """The public side of a federation: all that everybody knows of it."""
     plan, protocol, model = federation.plan, federation.protocol, federation.model
     plain = plan.optimiser == "sgd" and not protocol.sends_gradients
     return Public(
@@ -64,7 +60,7 @@ def public(federation: Federation) -> Public:
 def see(
     federation: Federation, state: State, grants: Collection[str] = (), kept: Transcript | None = None
 ) -> Seen:
-    """What an attacker has of a federation in a state: the probe, the rounds kept, and what is granted."""
+    """Give an attacker its view of a federation in a state: probe, rounds kept, and what is granted."""
     log = federation.clients.log
     granted = Granted(
         interactions=(log.user.cpu(), log.item.cpu()) if "interactions" in grants else None,
@@ -77,10 +73,13 @@ def see(
 
 def user_vectors(federation: Federation, state: State) -> Tensor:
     """``[users, dim]`` what stands for each user in a state, whether it is ever uploaded or not."""
-    clients, model = federation.clients, federation.model
-    found = torch.zeros(clients.log.n_users, model.dim, dtype=federation.plan.dtype)
-    for cohort in _cohorts(federation):
-        vectors, seats = _represent(federation, state, cohort).cpu(), clients.seats[cohort].cpu()
+    clients, fleet = federation.clients, federation.fleet.gather()
+    found = torch.zeros(clients.log.n_users, fleet.model.dim, dtype=fleet.plan.dtype)
+    for cohort in _cohorts(fleet):
+        vectors, seats = (
+            _represent(fleet, federation.letter(state, cohort), cohort).cpu(),
+            clients.seats[cohort].cpu(),
+        )
         found[seats[seats >= 0]] = vectors[seats >= 0]
     return found
 
@@ -92,8 +91,9 @@ def withheld(federation: Federation, state: State) -> Tensor:
     """
     names, clients = public(federation).withheld, federation.clients
     users, rows = [], []
-    for cohort in _cohorts(federation) if names else ():
-        own, seats = federation.fleet.devices.get(cohort, names), clients.seats[cohort].cpu()
+    fleet = federation.fleet.gather()
+    for cohort in _cohorts(fleet) if names else ():
+        own, seats = fleet.devices.get(cohort, names), clients.seats[cohort].cpu()
         users.append(seats[seats >= 0])
         rows.append(torch.cat([own[name].reshape(*seats.shape, -1).cpu() for name in names], 2)[seats >= 0])
     found = torch.zeros(clients.log.n_users, rows[0].shape[1] if rows else 0, dtype=federation.plan.dtype)
@@ -103,14 +103,11 @@ def withheld(federation: Federation, state: State) -> Tensor:
 def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     """``[n, items, d]`` the item tables that devices of some users keep, side by side; 0 for other rows."""
     clients, names = federation.clients, public(federation).tables
-    seats, where = clients.seats.cpu(), federation.keys.value.device
-    place = torch.zeros(clients.log.n_users, 2, dtype=torch.int64)  # client and seat
-    place[seats[seats >= 0]] = (seats >= 0).nonzero()
-    client, seat = place[users].unbind(1)
-    order, found = [], []
+    client, seat = (place.cpu() for place in clients.place_of(users))
+    order, found, fleet = [], [], federation.fleet.gather()
     for some in client.unique().split(max(1, BLOCK // clients.n_seats)):  # a silo's users share its tables
         mine = torch.isin(client, some).nonzero().squeeze(1)
-        own = federation.fleet.whole(some.to(where), names)
+        own = fleet.whole(some.to(federation.keys.value.device), names)
         at = torch.searchsorted(some, client[mine])
         picked = [table[at, :, seat[mine]] if table.dim() == 4 else table[at] for table in own.values()]
         order.append(mine)
@@ -118,27 +115,22 @@ def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     return torch.cat(found)[torch.cat(order).argsort()]
 
 
-def _cohorts(federation: Federation) -> Iterator[Tensor]:
+def _cohorts(fleet: InProcess) -> Iterator[Tensor]:
     """All clients, as many at a time as are computed at once."""
-    everyone = torch.arange(len(federation.clients), device=federation.clients.seats.device)
-    block = max(1, BLOCK // federation.clients.n_seats)
-    yield from everyone.split(min(block, serving.at_once(federation.fleet) or block))
+    everyone = torch.arange(len(fleet.clients), device=fleet.clients.seats.device)
+    block = max(1, BLOCK // fleet.clients.n_seats)
+    yield from everyone.split(min(block, serving.at_once(fleet) or block))
 
 
-def _represent(federation: Federation, state: State, cohort: Tensor) -> Tensor:
+def _represent(fleet: InProcess, sent: Letter, cohort: Tensor) -> Tensor:
     """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
-    fleet, model = federation.fleet, federation.model
-    sent, batch = federation.letter(state, cohort), fleet.everything(cohort)
-    parts = {n: model.parts[part_of(n)] for n in model.names()}
-    shared = {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
-    own = fleet.whole(cohort, [n for n, here in shared.items() if not here])
-    params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+    model, batch = fleet.model, fleet.everything(cohort)
+    params, where = serving.weights(fleet, sent, cohort)
 
     def alone(params: dict[str, Tensor], batch: Batch) -> Tensor:
         return bind(model, params, _stands_for, batch)  # type: ignore[no-any-return]
 
-    axes = {name: None if here else 0 for name, here in shared.items()}
-    return vmap(alone, in_dims=(axes, Batch.axes(rows=None)))(params, batch)
+    return vmap(alone, in_dims=(where, Batch.axes(rows=None)))(params, batch)
 
 
 def _stands_for(model: Recommender, batch: Batch) -> Tensor:

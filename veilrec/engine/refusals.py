@@ -8,7 +8,7 @@ from veilrec.base.params import Scope
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
-from veilrec.engine import private_rows
+from veilrec.engine.devices import private_rows
 from veilrec.engine.evaluation import Evaluation
 from veilrec.errors import BadInput, nearest
 from veilrec.model import Recommender, overrides
@@ -31,6 +31,7 @@ def refuse(
     _check_rounds(clients, defence, plan)
     _check_looks(defence, plan, judge)
     _check_data(clients, plan)
+    defence.declares(model, protocol)  # complains by itself of what the protocol does not send
 
 
 def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
@@ -43,7 +44,7 @@ def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
 
 
 def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:
-    """Whether any round is left that the defence guards."""
+    """Refuse a plan that ends before the defence begins to guard."""
     last = plan.last(max(1, sum(n > 0 for n in clients.sizes)))
     if 0 < defence.guards_from >= last:
         what = f"of {last} rounds none is left that it guards after {defence.guards_from}"
@@ -51,18 +52,19 @@ def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:
 
 
 def _check_looks(defence: Defence, plan: Plan, judge: Evaluation) -> None:
-    """Whether what is waited for is ever looked at."""
+    """Refuse patience or a target where validation never measures what they wait for."""
     measured = [f"{name}@{k}" for name in judge.metrics for k in judge.ks]
-    if lacking := [name for name in defence.watches if name not in measured]:
+    watched = [name for link in defence.links for name in link.watches]
+    if lacking := [name for name in watched if name not in measured]:
         raise BadInput("defence.metric", f'"{lacking[0]}" is not measured', nearest(lacking[0], measured))
-    if not judge.validation and (plan.patience or defence.watches):
+    if not judge.validation and (plan.patience or watched):
         who = "plan.patience" if plan.patience else "defence.target"
         what = "it waits for looks at validation items, and evaluation.validation is off"
         raise BadInput(who, what, "switch that on, or leave this out")
 
 
 def _check_data(clients: Clients, plan: Plan) -> None:
-    """Whether there is anything to train on, and anything untouched beside it."""
+    """Refuse data without an event to train on, or without untouched items for negatives."""
     if not any(clients.sizes):
         raise BadInput("data", "no user has an event left to train on", "give users at least three events")
     counts = clients.log.counts
@@ -73,7 +75,7 @@ def _check_data(clients: Clients, plan: Plan) -> None:
 
 
 def _check_sums(protocol: Protocol, defence: Defence, plan: Plan) -> None:
-    """What may leave the devices' side as a sum, and what may act on work that is no local training."""
+    """Refuse sums of uploads that do not add up, and hooks on training where devices do not train."""
     if plan.forwards != "each" and not protocol.partial_is_sum:
         what = f"uploads of {type(protocol).__name__} are no numbers that add up"
         raise BadInput("plan.forwards", what, 'set it to "each"')

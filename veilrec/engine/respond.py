@@ -16,7 +16,8 @@ from torch import Tensor
 from veilrec.base.keys import Keys
 from veilrec.base.params import ROW, Message, Params
 from veilrec.clients import Clients
-from veilrec.engine import fused, local, private_rows
+from veilrec.engine import fused, local
+from veilrec.engine.devices import private_rows
 from veilrec.errors import BadInput
 from veilrec.examples import Draw, Examples
 from veilrec.model import overrides
@@ -51,7 +52,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a chunk of devices sends, and what it holds from now on."""
+    """The answer of a chunk of devices: what they send, and what they hold from now on."""
 
     uploads: Uploads
     kept: Params
@@ -70,14 +71,14 @@ class Failed(Exception):
 
 
 def drawn(task: local.Task, chunk: Chunk) -> Examples:
-    """What devices read in a round."""
+    """Draw the examples that devices read in a round."""
     held = chunk.kept.get(ROW)
     draw = Draw(chunk.clients, chunk.cohort, chunk.keys, task.plan, chunk.letter, held)
     return task.protocol.examples(task.model, draw)
 
 
 def learned(task: local.Task, chunk: Chunk, examples: Examples) -> tuple[Examples, Trained]:
-    """Devices after their local work; the examples come back with what the model recalls of other rows."""
+    """Devices after their local work; the examples come back with the model's summary of absent rows."""
     situation = local.Situation(chunk.letter, chunk.keys)
     examples, own = private_rows.load(task.model, examples, chunk.kept, chunk.first)
     if overrides(task.protocol, Protocol, "learn"):

@@ -1,8 +1,8 @@
 """Serving: the scores that users are shown in a state, everywhere alike.
 
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
-Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. The
-pass depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
+Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. It
+depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
 protocol makes queries, devices ask, and the server scores.
 """
 
@@ -19,7 +19,7 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope, part_of
 from veilrec.base.rows import filled
 from veilrec.clients import Batch
-from veilrec.engine import private_rows
+from veilrec.engine.devices import private_rows
 from veilrec.engine.evaluation import Score
 from veilrec.engine.respond import Chunk, drawn, learned
 from veilrec.engine.workers import Workers
@@ -29,7 +29,7 @@ from veilrec.wire import codec
 from veilrec.wire.uploads import Letter
 
 if TYPE_CHECKING:
-    from veilrec.engine.fleet import InProcess
+    from veilrec.engine.in_process import InProcess
 
 __all__ = ["at_once", "scorer"]
 
@@ -50,7 +50,7 @@ def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
 
 
 def at_once(fleet: InProcess) -> int:
-    """How many clients' whole item tables are held at once; 0 where no client has a table of its own."""
+    """The number of clients whose whole item tables are held at once; 0 where none has a table."""
     model = fleet.model
     own = fleet.task().tables if model.personal else private_rows.names_of(model)
     each = sum(model.get_parameter(name).numel() for name in own)
@@ -62,15 +62,13 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     model, asks = fleet.model, overrides(fleet.protocol, Protocol, "query")
     batched = overrides(model, Recommender, "cohort_scores") and not asks
     view = _view(fleet, server, pool) if model.personal else None
-    shared = _shared(model)
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
         sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
-        own = view(cohort) if view else fleet.whole(cohort, [n for n, here in shared.items() if not here])
-        params = {name: sent.all[name] if here else own[name] for name, here in shared.items()}
+        params, where = weights(fleet, sent, cohort, view)
         if batched:
             return model.cohort_scores(params, batch, items)
-        mine, where = pool.own(model), {n: None if here else 0 for n, here in shared.items()}
+        mine = pool.own(model)
         if asks:
             return server.scores(_asked(fleet, mine, (params, where), batch, sent, cohort), items)
 
@@ -83,16 +81,20 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     return score
 
 
-def _shared(model: Recommender) -> dict[str, bool]:
-    """Each weight that scores read, and whether it comes with the letter, the same for everybody.
+def weights(
+    fleet: InProcess, sent: Letter, cohort: Tensor, view: View | None = None
+) -> tuple[Params, dict[str, int | None]]:
+    """The weights that scores read on some devices, and where each has the client axis: None for all alike.
 
-    Networks of a defence that stay on a device may be large, and scores never read them. Of a personal model
-    everything is the device's own.
+    Networks of a defence that stay on a device may be large, and scores never read them. With a `view`, of a
+    personal model, everything is the device's own.
     """
-    parts = {name: model.parts[part_of(name)] for name in model.names()}
-    if model.personal:
-        return dict.fromkeys(parts, False)
-    return {n: p.scope is Scope.SHARED for n, p in parts.items() if p.scope is Scope.SHARED or not p.helper}
+    parts = {name: fleet.model.parts[part_of(name)] for name in fleet.model.names()}
+    common = {name for name, part in parts.items() if part.scope is Scope.SHARED and view is None}
+    read = [name for name, part in parts.items() if view or name in common or not part.helper]
+    own = view(cohort) if view else fleet.whole(cohort, [name for name in read if name not in common])
+    params = {name: sent.all[name] if name in common else own[name] for name in read}
+    return params, {name: None if name in common else 0 for name in read}
 
 
 def _asked(
@@ -103,14 +105,16 @@ def _asked(
     sent: Letter,
     cohort: Tensor,
 ) -> Message:
-    """What devices ask the server with; `weights` come with the place of their client axis."""
+    """Make the queries of some devices; `weights` come with the place of their client axis."""
     (params, where), (device, axes) = weights, _device(fleet, batch, sent, cohort)
 
     def ask(params: Params, device: Device) -> Message:
         return bind(model, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
 
     query: Message = vmap(ask, in_dims=(where, axes))(params, device)
-    codec.check(query, fleet.query_schema, lead=(len(cohort),), sender="query")
+    codec.check(
+        query, fleet.protocol.query_schema(fleet.model, fleet.plan.dtype), lead=(len(cohort),), sender="query"
+    )
     return query
 
 
@@ -120,12 +124,12 @@ def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tup
     number = torch.tensor([sent.round, 0], device=cohort.device)
     device = Device(batch, {**sent.all, **sent.each}, sent.posts, keys, number[0], number[1])
     each = dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0)
-    axes = Device(Batch.axes(rows=None), each, None, 0, None, None, None)  # type: ignore[arg-type]
+    axes = Device(Batch.axes(rows=None), each, None, 0, None, None)  # type: ignore[arg-type]
     return device, axes
 
 
 def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
-    """Some clients ``[c]`` to all their weights after one more local pass, client axis first."""
+    """Map some clients ``[c]`` to all their weights after training once more, client axis first."""
     apart = fleet.keys.fold("personal")
 
     def train(cohort: Tensor) -> Params:

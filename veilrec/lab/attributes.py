@@ -1,4 +1,4 @@
-"""What is said about users in anyone's file: one column an attribute, classes or numbers."""
+"""Attributes of users from anyone's file: one column an attribute, classes or numbers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.reading.archives import Source, read
-from veilrec.datasets.reading.columns import WORDS, column
-from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
-from veilrec.datasets.reading.parquet import MAGIC, Parquet
+from veilrec.datasets.reading.columns import column
+from veilrec.datasets.reading.layout import is_number
 from veilrec.datasets.reading.people import Attribute, amounts, observed
-from veilrec.datasets.reading.table import Table, read_table, sample
-from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.table import Table, read_table
 from veilrec.errors import BadInput
-from veilrec.lab.ids import NONE, NPY, begin_of, id_column, unique_ids
+from veilrec.lab.columns import opened
+from veilrec.lab.ids import NPY, begin_of, unique_ids
 
 __all__ = ["MOST", "Described", "read_attributes"]
 
 MOST = 50  # classes of one attribute
 MANY = 20  # different numbers, beyond which they are more likely amounts than classes
-LOOK = 1_000  # rows looked at to tell a header from a row
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,6 @@ def read_attributes(
     Raises:
         BadInput: With the line, where a value or an id is impossible.
     """
-    if ids == NONE:
-        raise BadInput("--id", f"{path.name} needs a column of ids", "name it")
     table, name = _table(path, ids, [*attributes, *continuous])
     where, layout = table.source.where, table.layout
     wanted = [column(where, layout, told) for told in attributes]
@@ -80,33 +75,8 @@ def _table(path: Path, ids: str | None, told: Sequence[str]) -> tuple[Table, str
     begin = begin_of(path)
     if begin.startswith(NPY) or path.suffix == ".safetensors":
         raise BadInput(path, "has no names of columns", "give the attributes as CSV or Parquet")
-    if begin.startswith(MAGIC):
-        file = Parquet(path)
-        name = id_column(str(path), file.layout, ids)
-        if file.kind(name) in ("fraction", "list"):
-            what = f'column "{name}" holds numbers with a point or lists, not ids'
-            raise BadInput(path, what, "name the column with --id, or write whole numbers")
-        return file.table([other for other in file.names if file.kind(other) != "list"]), name
-    source, layout = _understood(clean(read(path)), [*told, *([ids] if ids else [])])
-    name = id_column(source.where, layout, ids)
+    source, layout, name = opened(path, begin, ids, told)
     return read_table(source, layout, dict.fromkeys(layout.names, "token")), name
-
-
-def _understood(source: Source, told: Sequence[str]) -> tuple[Source, Layout]:
-    """A clean text with columns; a first line of words that are no values of their columns is a header."""
-    if source.data[:64].lstrip().startswith((b"{", b"[")):
-        raise BadInput(source.where, "looks like JSON", "write it as CSV, one user a row", line=1)
-    words = WORDS | {"id"} | {plain(name) for name in told if not name.isdecimal()}
-    cut, layout = understand(source, words=words)
-    if layout.header:
-        return cut, layout
-    first, *later = sample(cut, layout, LOOK)
-    again = any(
-        field in {row[place] for row in later if place < len(row)} for place, field in enumerate(first)
-    )
-    if later and not again and not any(is_number(field) for field in first):
-        return understand(source, header=True)
-    return cut, layout
 
 
 def _refuse_contradictions(wanted: Sequence[str], amounts: Sequence[str], ids: str) -> None:

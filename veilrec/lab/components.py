@@ -19,7 +19,7 @@ DIGITS = 4
 def components(
     seen: Seen, attack: Attack, trials: Sequence[Trial], people: People, threat: Threat
 ) -> dict[str, Any]:
-    """By name, the mean of the true class over the targets with its interval, and the median.
+    """Mean of the true class over the targets with its interval, and the median, by name.
 
     FedAU²'s figure 4b has the means. A single user whose input was found badly may have a correction of any
     size, and then the median says more.

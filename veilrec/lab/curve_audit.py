@@ -77,7 +77,7 @@ def unattacked(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _score(entry: Mapping[str, Any]) -> float | None:
-    """Of the attacker that the verdict goes by; None where nobody answers, or there are no classes."""
+    """Balanced accuracy of the verdict's attacker; None where nobody answers, or there are no classes."""
     name = (entry["verdict"] or {}).get("attacker")
     told = next((one for one in entry["attackers"] if one["name"] == name), None)
     found = told["scores"].get("balanced_accuracy") if told else None

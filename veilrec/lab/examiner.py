@@ -111,7 +111,7 @@ class Examiner:
 
 
 def _sees(attacks: Mapping[str, Attack], seen: Seen, round: int) -> str:
-    """What the attackers of an audit looked at."""
+    """Name what the attackers of an audit looked at."""
     kept = [one.kept for attack in attacks.values() for one in attack.unfold().values()]
     told = []
     if not kept or not all(kept):

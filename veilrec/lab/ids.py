@@ -11,15 +11,12 @@ from numpy.typing import NDArray
 
 from veilrec.datasets.reading.archives import kind_of, read
 from veilrec.datasets.reading.assemble import sound_ids
-from veilrec.datasets.reading.columns import column, guess
-from veilrec.datasets.reading.layout import Layout
 from veilrec.datasets.reading.table import Table
 from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
 
-__all__ = ["NONE", "NPY", "begin_of", "id_column", "open_array", "read_ids", "unique_ids"]
+__all__ = ["NPY", "begin_of", "open_array", "read_ids", "unique_ids"]
 
-NONE = "-"  # the name of a column of ids that is not there
 NPY = b"\x93NUMPY"
 DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 
@@ -43,14 +40,6 @@ def read_ids(path: Path) -> list[str]:
         seen[name] = line
     _refuse_decimals(str(path), ids)
     return ids
-
-
-def id_column(where: str, layout: Layout, told: str | None) -> str:
-    """The column of ids: as told, else the one whose name says so, else the first."""
-    if told is not None:
-        return column(where, layout, told)
-    named = guess(layout, "user") or next((name for name in layout.names if name.casefold() == "id"), None)
-    return named or layout.names[0]
 
 
 def unique_ids(table: Table, name: str) -> list[str]:

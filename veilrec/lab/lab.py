@@ -72,9 +72,9 @@ def audit(
     """Everything that the attacks find out, as ``result.json`` keeps it; `alone` attacks part by part.
 
     Raises:
-        BadInput: Where an attribute is unknown, too few users have a label, or an attack's answer is none.
+        BadInput: Where an attribute is unknown, too few users have a label, or an attack answers badly.
     """
-    began, tell = time.perf_counter(), progress or _silent
+    began, tell = time.perf_counter(), progress or (lambda *told: None)
     goals = goals_of(people, threat, covered(seen))
     trials = [
         trial_of(goal, threat, people.tags, seed, repeat)
@@ -118,10 +118,6 @@ def _verdicts(
         for goal in goals
         if tried[goal.name] or threat.attributes  # where all are attacked, leave out what nobody can answer
     }
-
-
-def _silent(name: str, done: int, total: int) -> None:
-    """Nobody wants to know."""
 
 
 def _unfold(entry: str, attack: Attack) -> Iterator[tuple[str, Attack]]:
@@ -175,7 +171,7 @@ def _scores(
 
 
 def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
-    """The AUC (or rank correlation) on known users, each judged by who had not been told about that user.
+    """The AUC (or rank correlation) on known users, each judged by who did not learn from that user.
 
     The mean over the parts: scores of different fits do not compare, and pooled they would rank a class the
     lower, the more of it was held out.
@@ -206,7 +202,7 @@ def _chosen(seen: Seen, threat: Threat, trial: Trial, attack: Attack) -> Tensor:
 
 
 def _mark(truth: Tensor, scores: Tensor) -> float:
-    """What a stage is chosen by: AUC of two classes, accuracy of more (as PARD reports), ranks of values."""
+    """Score by which a stage is chosen: AUC of two classes, accuracy of more (as PARD), ranks of values."""
     if scores.shape[1] > 2:
         return float((scores.argmax(1) == truth).double().mean())
     return float(verdict.main_score(truth, scores))
@@ -237,7 +233,7 @@ def _by_part(
 
 
 def _looks(seen: Seen, alone: AttributeInference) -> dict[str, Attack]:
-    """Every uploaded part as it is; of a table also the mean vector of the rows picked; and a perceptron."""
+    """Attacks on single parts: each as it is, of a table also the mean of the rows picked, and all layers."""
     assert seen.public is not None
     tables = {part_of(name) for name, spec in seen.public.schema.items() if spec.table is not None}
     looks: dict[str, Attack] = {}

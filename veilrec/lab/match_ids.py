@@ -190,7 +190,7 @@ def _common(attribute: Attribute) -> tuple[Attribute, list[tuple[str, int]]]:
 
 
 def _enough(name: str, users: int, different: int, described: Described, notes: list[str]) -> bool:
-    """Whether an attribute can be attacked; one that was asked for must be."""
+    """Whether an attribute has users and classes enough to be attacked; one asked for must have."""
     if users >= FEWEST and different >= 2:
         return True
     what = f"{name} is known of {users} joined users, with {different} different values"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
 from veilrec.attack import Seen
@@ -47,15 +48,11 @@ def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: i
 
 def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
     """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half, all or nothing is 0.5."""
-    ascending = scores.sort(1).values
-    longest = max(len(items) for items in touched)
-    place = torch.zeros(len(scores), longest, dtype=torch.int64)
-    there = torch.zeros(len(scores), longest, dtype=torch.bool)
+    there = torch.zeros(scores.shape, dtype=torch.bool)
     for row, items in enumerate(touched):
-        place[row, : len(items)], there[row, : len(items)] = items, True
-    own = scores.gather(1, place)
-    below = torch.searchsorted(ascending, own) + torch.searchsorted(ascending, own, right=True)
+        there[row, items] = True
+    ranks = torch.from_numpy(rankdata(scores.numpy(), axis=1))  # from 1; tied ones share their mean
     count = there.sum(1).double()
-    ranks = (below.double() / 2 * there).sum(1)  # items below each touched one, itself and ties by half
     pairs = count * (scores.shape[1] - count)
-    return torch.where(pairs > 0, (ranks - count * count / 2) / pairs.clamp(min=1), 0.5)
+    above = (ranks * there).sum(1) - count * (count + 1) / 2
+    return torch.where(pairs > 0, above / pairs.clamp(min=1), 0.5)

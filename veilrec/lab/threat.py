@@ -21,7 +21,7 @@ CONSENTING: Literal["consenting"] = "consenting"
 
 @dataclass(frozen=True)
 class Threat:
-    """Who attacks: what they want, whose labels they have, what they are granted, and how they are judged.
+    """A threat model: attributes wanted, labels known, what is granted, and how attackers are judged.
 
     Attributes:
         attributes: What the attacker is after; empty for every attribute of the data.
@@ -117,7 +117,7 @@ class Threat:
         return Draw(known, target)
 
     def _levelled(self, label: Tensor, there: Tensor, keys: Keys) -> Tensor:
-        """Those who stay when every class is cut down to the smallest."""
+        """Choose the users who stay when every class is cut down to the smallest."""
         order, stay = keys.uniform(dtype=torch.float64), torch.zeros_like(there)
         counts = torch.bincount(label[there])
         smallest = int(counts[counts > 0].min()) if bool(there.any()) else 0

@@ -85,7 +85,7 @@ class Trial(NamedTuple):
 
 
 def goals_of(people: People, threat: Threat, there: Tensor) -> list[Goal]:
-    """What the threat is after, among the users of whom anything was seen: `there [users]`.
+    """List what the threat is after, among the users of whom anything was seen: `there [users]`.
 
     Where those are known who consent, every attribute is every one with classes: no other can be shared.
 

@@ -10,19 +10,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.attack import Attack
+from veilrec.attack import GRANTS, Attack
 from veilrec.base.keys import Keys
-from veilrec.lab.sentences import sentence
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial
 from veilrec.metrics import inference as measures
-from veilrec.metrics.resampling import Measured, mean, summary
+from veilrec.metrics.measures import Measure
+from veilrec.metrics.resampling import Measured, combine, mean, permutation_p, summary
+from veilrec.metrics.sentences import sentence
 
 __all__ = ["Tried", "attribute", "judged", "main_score", "told"]
 
 SURE = 0.05  # a finding has a permutation p-value below this
 FEWEST = 5  # targets of a group that gets a number of its own
 DIGITS = 4
+FAILED = "The attacker that this goes by says the same of everybody: it has failed, and tells nothing."
 PAIRED = ("auc", "balanced_accuracy", "macro_f1", "micro_f1")  # kept for each resample of the users
 Answer = tuple[
     Trial, Tensor, float
@@ -43,7 +45,7 @@ class Tried(NamedTuple):
 
 
 def main_score(truth: Tensor, scores: Tensor) -> float:
-    """What attackers are compared by: AUC of classes, rank correlation of values."""
+    """Score by which attackers are compared: AUC of classes, rank correlation of values."""
     if truth.is_floating_point():
         return float(measures.spearman(truth, scores[:, 0])[0])
     return float(measures.auc(truth, scores)[0])
@@ -70,7 +72,7 @@ def judged(
         target = trial.draw.target
         weight = people.weights(target, threat.resamples)
         each.append(measures.judge(goal.label[target], scores[target], weight))
-    merged = {key: measures.combine([one[key] for one in each]) for key in each[0]}
+    merged = {key: combine([one[key] for one in each]) for key in each[0]}
     inner = [outside for _, _, outside in answers if not math.isnan(outside)]
     validation = sum(inner) / len(inner) if inner else math.nan
     oracle = threat.selection == "oracle" or attack.oracle  # whose p-value would mean nothing
@@ -83,7 +85,7 @@ def _p(goal: Goal, answers: Sequence[Answer], threat: Threat) -> float:
     values = []
     for place, (trial, scores, _) in enumerate(answers):
         target, keys = trial.draw.target, Keys.seed(0).fold("permute").fold(place)
-        values.append(measures.permutation_p(goal.label[target], scores[target], keys, threat.permutations))
+        values.append(permutation_p(goal.label[target], scores[target], keys, threat.permutations))
     return values[0] if len(values) == 1 else min(1.0, 2 * median(values))
 
 
@@ -104,7 +106,8 @@ def attribute(
         "groups": [],
     }
     if worst is not None:
-        found["verdict"] = _verdict(goal, worst, tried, found["floors"], threat)
+        found["verdict"] = _verdict(goal, worst, tried)
+        found["verdict"]["sentence"] = _sentence(goal, worst, found, threat)
         found["groups"] = _groups(goal, worst, people, threat) if goal.classes else []
     return found
 
@@ -163,7 +166,7 @@ def _real(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def _blind(real: Sequence[Tried]) -> bool:
-    """Whether nobody learns from the known users."""
+    """Whether no attacker of an audit learns from the known users."""
     return not any(one.attack.learns for one in real)
 
 
@@ -184,12 +187,10 @@ def _worst(tried: Sequence[Tried]) -> Tried | None:
     return max(real, key=distance, default=None)
 
 
-def _verdict(
-    goal: Goal, worst: Tried, tried: Sequence[Tried], floors: Mapping[str, Any], threat: Threat
-) -> dict[str, Any]:
+def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried]) -> dict[str, Any]:
     key = "auc" if goal.classes else "spearman"
     measured = worst.scores[key]
-    leaning = measures.leaning(measured, 0.5 if goal.classes else 0.0)
+    leaning = Measure(*measured[:3]).leaning(0.5 if goal.classes else 0.0)
     # An interval alone would cry wolf once in twenty, and the best of several readers more often.
     real = _real(tried)
     sure = worst.p is None or worst.p * (len(real) if _blind(real) else 1) < SURE
@@ -202,12 +203,19 @@ def _verdict(
         key: told(measured),
         "leaning": leaning,
         "replicates": [round(float(value), DIGITS) for value in measured.replicates],
-        "sentence": sentence(goal, worst, leaning, floors, len(families), threat),
     }
 
 
+def _sentence(goal: Goal, worst: Tried, found: Mapping[str, Any], threat: Threat) -> str:
+    """The finding in plain words, from numbers that are not rounded yet."""
+    verdict, scores = found["verdict"], {key: one.plain() for key, one in worst.scores.items()}
+    entry = {**found, "attackers": [{**_attacker(worst), "scores": scores}]}
+    grants, scale = [GRANTS[grant] for grant in threat.grants], verdict["score"]
+    return sentence(goal.name, [entry], verdict["leaning"], Measure(*worst.scores[scale][:3]), grants, scale)
+
+
 def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[dict[str, Any]]:
-    """How often the worst attacker is right within each group of users, by every attribute with classes."""
+    """Share of right guesses of the worst attacker in each group of users, by each attribute with classes."""
     found = []
     for by, label in people.labels.items():
         names = [*people.classes.get(by, ()), *map(str, range(int(label.max()) + 1))]
@@ -223,6 +231,6 @@ def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[di
                 share = float(right.mean())
                 each.append(summary(share, mean(right, weight)))
             if each:
-                rate = told(measures.combine(each))
+                rate = told(combine(each))
                 found.append({"by": by, "group": str(names[number]), "users": users, "micro_f1": rate})
     return found

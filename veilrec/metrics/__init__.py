@@ -1,1 +1,1 @@
-"""Metrics: how good the lists are, how much crosses the wire, how much can be inferred."""
+"""Metrics: how good lists and guesses are, with floors and intervals, and how two runs compare."""

@@ -1,4 +1,4 @@
-"""What must be alike before numbers stand side by side: data, split, protocol and threat."""
+"""Likeness of two runs: data, split, protocol and threat, before numbers stand side by side."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _refuse_other_audits(runs: Sequence[Run], audit: str) -> None:
 
 
 def unlike(one: Result, other: Result, audit: str, attribute: str = "") -> str:
-    """What keeps the audits of two runs from being compared, in a few words; empty where nothing does.
+    """Name what keeps the audits of two runs from being compared; empty where nothing does.
 
     With `attribute` only what concerns that one. Runs of one seed are a pair, so that their audits must have
     drawn the same known users and given attackers the same luck.
@@ -125,7 +125,7 @@ def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def attackers_of(entry: Mapping[str, Any], without: Collection[str] = ()) -> list[str]:
-    """Who tried: ``updates/logistic (linear)``; the order says nothing."""
+    """Names of an audit's attackers: ``updates/logistic (linear)``; the order says nothing."""
     tried = sorted(_attacker(one) for one in entry.get("attackers") or () if _reads(one) not in without)
     families = sorted(map(str, (entry.get("verdict") or {}).get("families", ())))
     return [*tried, *(f"family {name}" for name in families)]
@@ -148,7 +148,7 @@ def _both(first: Mapping[str, Any], second: Mapping[str, Any], attribute: str) -
 
 
 def _plain(value: Any) -> str:
-    """A value in a line: of lists the entries, of an empty one that it is."""
+    """A setting in one line: the entries of a list, or ``nothing`` for an empty one."""
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "nothing"
     return str(value)

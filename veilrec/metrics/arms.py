@@ -1,4 +1,4 @@
-"""Arms: runs that differ by nothing but their seed, and which arms may stand in one table."""
+"""Arms: runs that differ by nothing but their seed; which may stand in one table, and under which terms."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import attackers_of, threat_of
 from veilrec.metrics.groups import ASIDE, Group, flat, labels, seed_of
-from veilrec.metrics.leaks import Run
-from veilrec.metrics.measures import Measure, pool, read
+from veilrec.metrics.leaks import Run, only_read
+from veilrec.metrics.measures import Measure, gathered, pool
 from veilrec.result import Result
 
-__all__ = ["Arm", "Family", "families"]
+__all__ = ["Arm", "Family", "Terms", "families", "protocols", "terms"]
 
+ORACLE = "oracle: chosen with the truth in hand"
 Named = tuple[str, Result]
 
 
@@ -31,24 +32,24 @@ class Arm(Group):
 
     @property
     def shape(self) -> int:
-        """Which of eight marks: another one for the same colour, when colours begin anew."""
+        """The number of its mark, of eight: another one when colours begin anew."""
         return (self.number + self.number // 8) % 8
 
-    @cached_property
-    def useful(self) -> dict[Any, Measure]:
-        """The metric that selected, by seed."""
-        found = {seed: _utility(result) for seed, result in self.seeds.items()}
-        return {seed: measure for seed, measure in found.items() if measure}
+    @property
+    def metric(self) -> str:
+        """The metric that selected."""
+        return self.first.utility.select
 
     @cached_property
     def utility(self) -> Measure | None:
         """The metric that selected, over all seeds."""
-        return pool(list(self.useful.values())) if self.useful else None
+        found = list(self.useful(self.metric).values())
+        return pool(found) if found else None
 
     @property
     def floor(self) -> float | None:
         """What popularity reaches by that metric."""
-        return self.first.utility.floor.get(self.first.utility.select)
+        return self.first.utility.floor.get(self.metric)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Family:
     @property
     def metric(self) -> str:
         """The metric that selected."""
-        return self.first.utility.select
+        return self.arms[0].metric
 
     @property
     def data(self) -> str:
@@ -74,7 +75,7 @@ class Family:
 
     @property
     def noisy(self) -> bool:
-        """Whether anything is under noise in any run: else there is no ε to show."""
+        """Whether any run declares noise: else there is no ε to show."""
         return any(arm.epsilon.coordinate for arm in self.arms)
 
     @cached_property
@@ -83,13 +84,42 @@ class Family:
         return list(dict.fromkeys(name for arm in self.arms for r in arm.results for name in r.privacy))
 
     def attributes(self, audit: str) -> list[str]:
-        """What that audit asked for, in any run."""
+        """Attributes that an audit asked for, in any run."""
         found = (r.privacy.get(audit, {}).get("attributes") or {} for arm in self.arms for r in arm.results)
         return list(dict.fromkeys(name for attributes in found for name in attributes))
 
     def title(self, audit: str, attribute: str) -> str:
         """An attribute by name, with its audit where there are several."""
         return f"{attribute} · {audit}" if len(self.audits) > 1 else attribute
+
+
+class Terms(NamedTuple):
+    """The protocol under which a finding holds."""
+
+    audit: str
+    grants: list[str]
+    oracle: bool
+    readers: bool = False  # whether nobody learns, so that the verdict is the one who reads most
+
+    def __str__(self) -> str:
+        granted = f"granted: {', and '.join(self.grants)}" if self.grants else "nothing granted"
+        chosen = "nobody learns: the one who reads most" if self.readers else "chosen without the truth"
+        return f"Audit {self.audit}; {granted}; {ORACLE if self.oracle else chosen}"
+
+
+def terms(arm: Arm, audit: str) -> Terms:
+    """What the attackers of an audit were granted in any run of an arm, and whether the truth chose them."""
+    found = [result.privacy[audit] for result in arm.results if audit in result.privacy]
+    grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
+    entries = [entry for one in found for entry in (one.get("attributes") or {}).values()]
+    readers = only_read(attacker for entry in entries for attacker in entry.get("attackers") or ())
+    return Terms(audit, list(grants), any(bool(one.get("oracle")) for one in found), readers)
+
+
+def protocols(family: Family, audit: str) -> list[str]:
+    """The protocols that arms were audited under by that name: one, unless they were not made alike."""
+    there = [arm for arm in family.arms if any(audit in result.privacy for result in arm.results)]
+    return list(dict.fromkeys(str(terms(arm, audit)) for arm in there))
 
 
 def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
@@ -102,20 +132,12 @@ def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
             left.append(f"{name} is left out: it has the settings and the seed of {cell[seed].name}.")
         else:
             cell[seed] = Run(name, result)
-    groups: dict[str, list[dict[Any, Run]]] = {}
-    for cell in cells.values():
-        groups.setdefault(_comparable(_first(cell)), []).append(cell)
+    groups = gathered((_comparable(_first(cell)), cell) for cell in cells.values())
     return [Family(_arms(group)) for group in groups.values()], left
 
 
 def _first(cell: Mapping[Any, Run]) -> Result:
     return next(iter(cell.values())).result
-
-
-def _utility(result: Result) -> Measure | None:
-    """The metric that selected, on test items."""
-    select = result.utility.select
-    return read(result.utility.test.get(select), result.utility_replicates.get(select) or ())
 
 
 def _alike(result: Result) -> str:

@@ -98,7 +98,7 @@ def _notes(groups: Sequence[Scored], metric: str, audit: str) -> list[str]:
 
 
 def _threat(groups: Sequence[Scored], audit: str) -> str:
-    """What the attacker of the audit is granted, or knows and nobody can, in a sentence."""
+    """A sentence on what the audit's attacker is granted, or knows and nobody can."""
     runs = [
         run.result.privacy[audit] for g in groups for run in g.runs.values() if audit in run.result.privacy
     ]

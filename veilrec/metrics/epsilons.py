@@ -14,11 +14,10 @@ __all__ = ["HEADS", "Epsilon", "epsilon_of"]
 
 HEADS = ("ε a coordinate", "ε an upload", "ε over the run")
 NONE = "none"
-Ledger = Mapping[str, Any]
 
 
 class Epsilon(NamedTuple):
-    """What is guaranteed, as text; the largest of the runs, with the δ but for which it holds.
+    """A guarantee as text: the largest ε of the runs, with the δ but for which it holds.
 
     Attributes:
         coordinate: Of each value under noise, from the least to the most: ``30 to 60``; "" without noise.
@@ -54,16 +53,17 @@ class Epsilon(NamedTuple):
 
 
 def epsilon_of(results: Iterable[Result]) -> Epsilon:
-    """What runs that differ by their seed alone guarantee together: no more than the worst of them."""
+    """The guarantee of runs that differ by their seed alone: no better than the worst of them."""
     ledgers = [result.ledger for result in results]
     noises = [one for ledger in ledgers for one in ledger.get("mechanisms") or () if one.get("counted", True)]
-    upload = max((_part(one, "per_upload") for one in ledgers), key=_of_upload, default={})
-    run = max((_part(one, "composed") for one in ledgers), key=_of_run, default={})
+    uploaded, composed = ([one.get(name) or {} for one in ledgers] for name in ("per_upload", "composed"))
+    upload = max(uploaded, key=lambda part: _least(part.get("epsilon")), default={})
+    run = max(composed, key=lambda part: _least((part.get("epsilon") or {}).get("max")), default={})
     guarantee = bool(ledgers) and all(bool(one.get("guarantee")) for one in ledgers)
     spent = number_in((run.get("epsilon") or {}).get("max"))
     uploads = number_in((run.get("uploads") or {}).get("max"))
     return Epsilon(
-        _coordinate(noises, max((_delta(_part(one, "per_upload")) for one in ledgers), default=0.0)),
+        _coordinate(noises, max(map(_delta, uploaded), default=0.0)),
         epsilon(number_in(upload.get("epsilon")), _delta(upload)),
         epsilon(spent, _delta(run)),
         ABSENT if math.isnan(uploads) else bare(uploads),
@@ -73,7 +73,7 @@ def epsilon_of(results: Iterable[Result]) -> Epsilon:
 
 
 def _coordinate(noises: Sequence[Mapping[str, Any]], delta: float) -> str:
-    """From the least to the most; of Gauss's noise at the δ of an upload, Laplace's needs none."""
+    """The range of ε a coordinate; of Gauss's noise at the δ of an upload, Laplace's needs none."""
     if not noises:
         return ""
     each = [number_in(one.get("epsilon_per_coordinate")) for one in noises]
@@ -85,24 +85,12 @@ def _coordinate(noises: Sequence[Mapping[str, Any]], delta: float) -> str:
     return f"{told} (δ = {delta:g})" if delta and gauss else told
 
 
-def _part(ledger: Ledger, name: str) -> Mapping[str, Any]:
-    return ledger.get(name) or {}
-
-
 def _delta(part: Mapping[str, Any]) -> float:
     found = number_in(part.get("delta", 0))
     return 0.0 if math.isnan(found) else found
 
 
-def _of_upload(part: Mapping[str, Any]) -> float:
-    return _least(part.get("epsilon"))
-
-
-def _of_run(part: Mapping[str, Any]) -> float:
-    return _least((part.get("epsilon") or {}).get("max"))
-
-
 def _least(value: Any) -> float:
-    """A number to rank by; what is none comes last."""
+    """A number to rank by; whatever is not a number comes last."""
     found = number_in(value)
     return -1.0 if math.isnan(found) else found

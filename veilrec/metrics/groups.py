@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from veilrec.errors import BadInput
 from veilrec.metrics.epsilons import Epsilon, epsilon_of
 from veilrec.metrics.leaks import Leak, Run, leak_of
-from veilrec.metrics.measures import Measure, interval
+from veilrec.metrics.measures import Measure, read, together
 from veilrec.result import Result
 
 __all__ = [
@@ -65,17 +63,21 @@ class Group:
 
     @property
     def defended(self) -> bool:
-        """Whether any defence or eraser acts."""
+        """Whether a defence or an eraser acts in these runs."""
         return defended(self.first.settings)
 
     @property
     def collapsed(self) -> int:
-        """In how many runs the model is below the popularity floor: such a group is not ranked."""
+        """The number of runs below the popularity floor: a group with any is not ranked."""
         return sum(result.utility.collapsed for result in self.results)
+
+    def useful(self, metric: str) -> dict[Any, Measure]:
+        """A metric of usefulness by seed, where it was measured."""
+        return {seed: one for seed, result in self.seeds.items() if (one := useful_in(result, metric))}
 
     @cached_property
     def epsilon(self) -> Epsilon:
-        """What the runs guarantee together."""
+        """The guarantee of all runs together."""
         return epsilon_of(self.results)
 
 
@@ -118,15 +120,13 @@ def scored(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: st
     results = [run.result for run in runs.values()]
     names = dict.fromkeys(n for r in results for n in r.privacy.get(audit, {}).get("attributes", {}))
     leaks = {name: leak for name in names if (leak := leak_of(runs, audit, name)) is not None}
-    useful = [useful_in(result, metric) for result in results]
-    utility = interval([one.value for one in useful], [one.replicates for one in useful])
-    return Scored(label, runs, told, utility, leaks)
+    useful = [one for result in results if (one := useful_in(result, metric))]
+    return Scored(label, runs, told, together(useful), leaks)
 
 
-def useful_in(result: Result, metric: str) -> Measure:
+def useful_in(result: Result, metric: str) -> Measure | None:
     """A metric of usefulness on test items, with its replicates where they were kept."""
-    again = result.utility_replicates.get(metric) or ()
-    return Measure(float(result.utility.test[metric]), replicates=np.asarray(again, dtype=np.float64))
+    return read(result.utility.test.get(metric), result.utility_replicates.get(metric) or ())
 
 
 def seed_of(result: Result) -> Any:
@@ -152,7 +152,7 @@ def flat(value: Any, lead: str = "", *, every: bool = False) -> dict[str, Any]:
 
 
 def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each run its defences, after the model where models differ; and what sets namesakes apart."""
+    """Label each run by its defence, after the model where models differ; and what sets namesakes apart."""
     models = [str((one.get("model") or {}).get("name", "")) for one in settings]
     names = [" + ".join(defences(one)) or "none" for one in settings]
     names = ["no defence" if name.casefold() in UNDEFENDED else name.replace("_", " ") for name in names]
@@ -190,5 +190,5 @@ def defences(settings: Mapping[str, Any]) -> list[str]:
 
 
 def defended(settings: Mapping[str, Any]) -> bool:
-    """Whether any defence or eraser acts."""
+    """Whether a defence or an eraser acts in these runs."""
     return any(name.casefold() not in UNDEFENDED for name in defences(settings))

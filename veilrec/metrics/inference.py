@@ -1,8 +1,8 @@
-"""How much can be inferred: attribute metrics, each on many resamples of the users at once.
+"""Inference metrics: scores of guessed attributes, each on many resamples of the users at once.
 
-Every metric takes ``weight [b, n]`` from `weights` and returns ``[b]`` in float64; without weights it returns
-the plain number as ``[1]``. A class that a resample does not hold is left out of that replicate. All results
-are finite.
+Every metric takes ``weight [b, n]`` from `resampling.weights` and returns ``[b]`` in float64; without weights
+it returns the plain number as ``[1]``. A class that a resample does not hold is left out of that replicate.
+All results are finite.
 """
 
 from __future__ import annotations
@@ -13,31 +13,16 @@ import torch
 from torch import Tensor
 
 from veilrec.errors import BadInput
-from veilrec.metrics.resampling import (
-    Measured,
-    checked,
-    combine,
-    each,
-    leaning,
-    mean,
-    permutation_p,
-    summary,
-    weights,
-)
+from veilrec.metrics.resampling import Measured, checked, each, mean, summary
 
 __all__ = [
-    "Measured",
     "auc",
-    "combine",
     "floors",
     "judge",
-    "leaning",
     "mean_absolute_error",
-    "permutation_p",
     "r2",
     "spearman",
     "tpr_at",
-    "weights",
 ]
 
 SAME = 1e-12  # of a sum: less than this is rounding
@@ -87,7 +72,7 @@ def _ladder(inside: Tensor, score: Tensor) -> Callable[[Tensor], tuple[Tensor, T
 
 
 def tpr_at(truth: Tensor, scores: Tensor, fpr: float = 0.01, weight: Tensor | None = None) -> Tensor:
-    """How much of class 1 is found while at most a share `fpr` of class 0 is accused, ``[b]``.
+    """Share of class 1 that is found while at most a share `fpr` of class 0 is accused, ``[b]``.
 
     ``truth [n]`` of two classes, ``scores [n, 2]`` or ``[n]``. Of tied users a share is accused, along the
     straight line of the ROC curve. Where either class is missing: `fpr`, which is what chance gives.
@@ -205,7 +190,7 @@ def _classes(truth: Tensor, scores: Tensor, weight: Tensor) -> dict[str, Tensor]
 
 
 def floors(known: Tensor, truth: Tensor, classes: int) -> dict[str, dict[str, float]]:
-    """What those get who see nothing but the known labels, by name and metric, in expectation.
+    """Expected scores of guessers who see nothing but the known labels, by name and metric.
 
     ``known [k]`` (negative ones are unknown) and ``truth [n]`` of the targets. `majority` always says the
     most frequent known class, the lowest among equals; `random` draws from the known shares (even ones if

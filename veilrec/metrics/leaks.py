@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veilrec.errors import Corrupted
-from veilrec.metrics.measures import Measure, interval
+from veilrec.metrics.measures import Measure, together
 from veilrec.result import Result
 
-__all__ = ["Leak", "Run", "found_in", "leak_of", "mute", "only_read"]
+__all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "leaks_by_seed", "mute", "only_read"]
 
 
 class Run(NamedTuple):
@@ -22,12 +22,17 @@ class Run(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """What the worst attacker reaches on one attribute, turned round where it is surely below chance."""
+    """The worst attacker's score on one attribute, turned round where it is surely below chance."""
 
     measure: Measure
     score: str
     chance: float
     turned: bool
+
+    @property
+    def spoken(self) -> str:
+        """The score in words."""
+        return "AUC" if self.score == "auc" else "rank correlation"
 
 
 def mute(attacker: Mapping[str, Any]) -> bool:
@@ -40,13 +45,20 @@ def mute(attacker: Mapping[str, Any]) -> bool:
     return same and (attacker.get("notes") or {}).get("kept") != 0
 
 
+def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attacker whom the verdict on an attribute names; nothing where it is not among them."""
+    name = entry["verdict"].get("attacker")
+    none: Mapping[str, Any] = {}
+    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
+
+
 def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
     """Whether all of a stored audit's attackers, floors aside, read gradients: they learn from nobody."""
     return {one.get("family") for one in attackers} - {"floor"} == {"gradient"}
 
 
 def found_in(run: Run, audit: str, attribute: str) -> Leak | None:
-    """What the worst attacker of a run reached on an attribute; None where nobody tried."""
+    """Read the worst attacker's score on an attribute from a run; None where nobody tried."""
     entry = run.result.privacy.get(audit, {}).get("attributes", {}).get(attribute) or {}
     verdict = entry.get("verdict")
     if not verdict:
@@ -69,11 +81,20 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
     return Leak(measure, score, chance, turned)
 
 
+def leaks_by_seed(runs: Mapping[Any, Run], audit: str, attribute: str) -> dict[Any, Measure]:
+    """What the worst attacker reached, in each run in which somebody tried."""
+    found = {seed: found_in(run, audit, attribute) for seed, run in runs.items()}
+    return {seed: one.measure for seed, one in found.items() if one is not None}
+
+
 def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
-    """The same over the seeds of a group; None where a run is missing it."""
+    """The leak of a group, over its seeds; None where a run is missing it."""
     found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
     if len(found) < len(runs):
         return None
-    each = [one.measure for one in found]
-    measure = interval([one.value for one in each], [one.replicates for one in each])
-    return Leak(measure, found[0].score, found[0].chance, any(one.turned for one in found))
+    return Leak(
+        together([one.measure for one in found]),
+        found[0].score,
+        found[0].chance,
+        any(one.turned for one in found),
+    )

@@ -7,15 +7,30 @@ spread widens it as Student's t asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any
+from statistics import fmean, median
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measure", "combined_p", "difference", "interval", "number_in", "pool", "read", "widened"]
+__all__ = [
+    "Measure",
+    "average",
+    "combined_p",
+    "difference",
+    "gathered",
+    "interval",
+    "number_in",
+    "pool",
+    "read",
+    "together",
+    "widened",
+]
+
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
 
 NOTHING = np.zeros(0)
 SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
@@ -32,6 +47,7 @@ class Measure:
         replicates: ``[b]`` the number in each resample of users, or ``[0]``.
         p: Of permutations of the labels; None where nobody permuted.
         turned: Whether it was below chance and is shown as whoever turns it round would have it.
+        mute: Whether its attacker said the same of everybody: it failed, and the number tells nothing.
     """
 
     value: float
@@ -40,10 +56,11 @@ class Measure:
     replicates: NDArray[np.float64] = field(default_factory=lambda: NOTHING, compare=False, repr=False)
     p: float | None = None
     turned: bool = False
+    mute: bool = False
 
     @property
     def sure(self) -> bool:
-        """Whether there is an interval."""
+        """Whether the measure has an interval."""
         return not (math.isnan(self.low) or math.isnan(self.high))
 
     def plain(self) -> dict[str, float | None]:
@@ -58,18 +75,18 @@ class Measure:
         return "above" if self.low > chance else "below" if self.high < chance else "none"
 
     def upright(self, chance: float) -> Measure:
-        """The same, turned round where it is surely below chance: a full read-out upside down is one."""
+        """Turn a measure round where it is surely below chance: a full read-out upside down is one."""
         return self.mirrored(chance) if self.high < chance else self
 
     def mirrored(self, chance: float) -> Measure:
-        """The same, turned round."""
+        """Turn a measure round."""
         mirror = 2 * chance
         return Measure(
             mirror - self.value, mirror - self.high, mirror - self.low, mirror - self.replicates, self.p, True
         )
 
     def folded(self, chance: float) -> Measure:
-        """The same as distance from chance, added to chance: wrong more often than chance is leakage too."""
+        """Distance from chance, added to chance: wrong more often than chance is leakage too."""
         mirror = 2 * chance
         value = max(self.value, mirror - self.value)
         if self.low <= chance <= self.high:
@@ -79,8 +96,22 @@ class Measure:
         return Measure(value, self.low, self.high)
 
 
+def average(values: Iterable[float | None]) -> float | None:
+    """The mean of the numbers that there are; None where there is none."""
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
+
+
+def gathered(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, list[Entry]]:
+    """All entries of each key, in the order in which they come."""
+    found: dict[Key, list[Entry]] = {}
+    for key, entry in pairs:
+        found.setdefault(key, []).append(entry)
+    return found
+
+
 def read(entry: Any, replicates: Sequence[float] = ()) -> Measure | None:
-    """What a result says under one name: ``{"value", "low", "high"}`` or a bare number; None for null."""
+    """Read an entry of a result: ``{"value", "low", "high"}`` or a bare number; None for null."""
     found: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"value": entry}
     value, low, high = (number_in(found.get(name)) for name in ("value", "low", "high"))
     if math.isnan(value):
@@ -139,13 +170,16 @@ def _student(freedom: int) -> float:
 
 
 def pool(measures: Sequence[Measure]) -> Measure:
+    """The mean over seeds; a single one as it is."""
+    return measures[0] if len(measures) == 1 else together(measures)
+
+
+def together(measures: Sequence[Measure]) -> Measure:
     """The mean over seeds: the doubt about users and that about seeds.
 
     Where a score kept no replicates, its users' part is the mean of the intervals: they are the same users in
     every seed, so that their luck does not average out.
     """
-    if len(measures) == 1:
-        return measures[0]
     values = [one.value for one in measures]
     if all(one.replicates.size for one in measures):
         return interval(values, [one.replicates for one in measures])
@@ -162,7 +196,7 @@ def combined_p(values: Sequence[float]) -> float | None:
 
 
 def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> Measure | None:
-    """How much larger the first is, over the seeds that both have; None without those, or replicates.
+    """Subtract the second from the first, over the seeds that both have; None without those, or replicates.
 
     A resample that happens to hold easy people is easy for both runs. In the difference of replicates of the
     same resample that luck cancels, as far as both runs judge the same people; two separate intervals count

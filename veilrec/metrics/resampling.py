@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap over users, seeds taken together, differences, and labels at random.
+"""Resampling: bootstrap over users, seeds taken together, differences, and labels dealt out at random.
 
 The weight of a user in resample b is a Poisson(1) count that depends on that user and on b, on nothing else.
 So replicate b of one run and replicate b of another were measured on the same resample of people.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,6 @@ __all__ = [
     "checked",
     "combine",
     "each",
-    "leaning",
     "mean",
     "permutation_p",
     "summary",
@@ -48,12 +47,12 @@ class Measured(NamedTuple):
     replicates: Tensor
 
     def plain(self) -> dict[str, float]:
-        """What a result file keeps of it: value, low and high."""
+        """The entry of a result file: value, low and high."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def weights(tags: Tensor, resamples: int) -> Tensor:
-    """How often each resample counts each user, ``[resamples, n]`` uint8, for the users' ``tags [n]`` int64.
+    """Counts of each user in each resample, ``[resamples, n]`` uint8, for the users' ``tags [n]`` int64.
 
     The first rows stay the same when more are asked for. Bytes, because there are many: compute in float64.
     """
@@ -138,18 +137,8 @@ def combine(measured: Sequence[Measured]) -> Measured:
     return summary(value, table.gather(1, drawn).mean(1))
 
 
-def leaning(measured: Measured, chance: float = 0.5) -> Literal["above", "below", "none"]:
-    """On which side of chance the whole interval of an AUC lies; below chance is leakage too.
-
-    Whoever is wrong more often than chance only has to turn the answers round.
-    """
-    if measured.low > chance:
-        return "above"
-    return "below" if measured.high < chance else "none"
-
-
 def permutation_p(truth: Tensor, scores: Tensor, keys: Keys, permutations: int = 1000) -> float:
-    """How often labels dealt out at random are as far from chance: ``(1 + count) / (1 + permutations)``.
+    """Share of random deals of the labels as far from chance: ``(1 + count) / (1 + permutations)``.
 
     Two-sided, on |AUC - 0.5| of ``truth [n]`` and ``scores [n, classes]``; on |Spearman| where the truth is
     float and the scores are ``[n, 1]``. Scores stay, labels move among these users; ranks are made once.
@@ -188,7 +177,7 @@ def _of_values(truth: Tensor, scores: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def midranks(values: Tensor) -> Tensor:
-    """How many of ``values [n]`` are smaller, plus half of those that are the same (itself too), ``[n]``."""
+    """Mid-ranks of ``values [n]``: the number of smaller ones plus half of the equal ones (itself too)."""
     values = values.contiguous()
     ordered = values.sort().values
     ends = [torch.searchsorted(ordered, values, right=right) for right in (False, True)]

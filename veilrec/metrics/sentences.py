@@ -1,26 +1,28 @@
 """Sentences: what an attacker found out about one attribute, beside what guessing without looking reaches.
 
 Nothing is claimed that is luck, and what the attacker was granted is said. A run and a report over its seeds
-speak alike.
+speak alike: both are told from what results keep about the attribute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from veilrec.metrics.measures import Measure
+from veilrec.metrics.leaks import attacker_of, mute
+from veilrec.metrics.measures import Measure, average, pool, read
 from veilrec.metrics.words import bracketed, number, out_of_100
 
-__all__ = ["About", "guessed", "hidden", "ranked", "sight", "within", "wrong_way"]
+__all__ = ["About", "guessed", "hidden", "ranked", "sentence", "within", "wrong_way"]
 
 SPOKEN = {"auc": ("AUC", "0.50"), "spearman": ("rank correlation", "0")}  # a measure and its chance
 OTHERWISE = ("R²", "0")
 PLACES = 2
+Entry = Mapping[str, Any]  # what a result says about one attribute
 
 
 class About(NamedTuple):
-    """What a sentence is about.
+    """The subject of a sentence: an attribute, its users and its attackers.
 
     Attributes:
         attribute: What was attacked.
@@ -43,13 +45,84 @@ class About(NamedTuple):
         return f"An attacker who sees {self.sight}{granted}"
 
 
-def sight(reads: str) -> str:
-    """What an attacker looks at, by its reading: one reads user vectors, all others uploads."""
-    return "the user vectors" if reads == "embeddings" else "the uploads"
+def sentence(
+    attribute: str,
+    entries: Sequence[Entry],
+    leaning: str,
+    measure: Measure,
+    grants: Sequence[str],
+    scale: str = "auc",
+) -> str:
+    """What the verdict's attacker achieves beside what guessing would.
+
+    Args:
+        attribute: What was attacked.
+        entries: What each run says about it, one a seed, with its verdict.
+        leaning: ``above``, ``below`` or ``none``: where the `measure` over all of them lies against chance.
+        measure: What the attacker reaches on the `scale`, which is that of the verdicts.
+        grants: What the attacker was given, in words.
+    """
+    about = About(attribute, _sight(entries), grants, scale, measure)
+    if leaning == "none":
+        families = {name for entry in entries for name in entry["verdict"].get("families") or ()}
+        return hidden(about, len(families), _failed(entries))
+    if leaning == "below":
+        return wrong_way(about)
+    return _of_classes(about, entries) if scale == "auc" else _of_values(about, entries)
+
+
+def _sight(entries: Sequence[Entry]) -> str:
+    """What the attackers look at: one reads user vectors, all others uploads."""
+    vectors = [attacker_of(entry).get("reads") == "embeddings" for entry in entries]
+    return " or ".join(dict.fromkeys("the user vectors" if one else "the uploads" for one in vectors))
+
+
+def _failed(entries: Sequence[Entry]) -> str:
+    """A word where the attacker of some seed says the same of everybody."""
+    count = sum(mute(attacker_of(entry)) for entry in entries)
+    who = "The" if len(entries) == 1 else f"In {count} of {len(entries)} seeds the"
+    told = f"{who} attacker that this goes by says the same of everybody: it has failed, and tells nothing."
+    return told if count else ""
+
+
+def _of_classes(about: About, entries: Sequence[Entry]) -> str:
+    right, floor = _score(entries, "micro_f1"), _floor(entries, "micro_f1", "majority")
+    if right is None or floor is None:
+        return f"{about.who} tells {about.attribute} better than chance."
+    most = _majority(entries[0])
+    if right.low > floor:
+        return guessed(about, right.value, most, floor)
+    return ranked(about, entries[0].get("classes") or (), right.value, most, floor)
+
+
+def _of_values(about: About, entries: Sequence[Entry]) -> str:
+    off, floor = _score(entries, "mae"), _floor(entries, "mae", "median")
+    if off is None or floor is None:
+        return f"{about.who} tells {about.attribute} better than chance."
+    return within(about, off.value, floor)
+
+
+def _score(entries: Sequence[Entry], measure: str) -> Measure | None:
+    """A score of the verdict's attackers, over the seeds."""
+    found = [read((attacker_of(entry).get("scores") or {}).get(measure)) for entry in entries]
+    there = [score for score in found if score]
+    return pool(there) if there else None
+
+
+def _floor(entries: Sequence[Entry], measure: str, kind: str) -> float | None:
+    """What one kind of guess gives without looking, over the seeds."""
+    found = [read(((entry.get("floors") or {}).get(kind) or {}).get(measure)) for entry in entries]
+    return average(score.value if score else None for score in found)
+
+
+def _majority(entry: Entry) -> str:
+    classes, counts = entry.get("classes") or [], entry.get("counts") or []
+    most = max(range(len(counts)), key=counts.__getitem__, default=-1)
+    return str(classes[most]) if 0 <= most < len(classes) else "the most frequent class"
 
 
 def hidden(about: About, families: int, more: str = "") -> str:
-    """That nobody of so many families finds it; `more` is a sentence behind it."""
+    """Say that no attacker of so many families finds it; `more` is a sentence behind it."""
     several = f"No attacker of {families} families finds"
     who = several if families > 1 else "The only attacker does not find"
     called, chance = SPOKEN.get(about.scale, OTHERWISE)
@@ -60,7 +133,7 @@ def hidden(about: About, families: int, more: str = "") -> str:
 
 
 def wrong_way(about: About) -> str:
-    """That the attacker is surely below chance."""
+    """Say that the attacker is surely below chance."""
     called, _ = SPOKEN.get(about.scale, OTHERWISE)
     reached = _kept(number(about.measure.value, PLACES))
     return (
@@ -70,7 +143,7 @@ def wrong_way(about: About) -> str:
 
 
 def guessed(about: About, right: float, most: str, floor: float) -> str:
-    """For how many of 100 users the guess of a class is right; guessing `most` always is, for `floor`."""
+    """Say for how many of 100 users the guess of a class is right, and for how many always `most` is."""
     return (
         f"{about.who} guesses {about.attribute} right for {out_of_100(right)} of 100 users; "
         f"always guessing {most}: {out_of_100(floor)}."
@@ -78,7 +151,7 @@ def guessed(about: About, right: float, most: str, floor: float) -> str:
 
 
 def ranked(about: About, classes: Sequence[str], right: float, most: str, floor: float) -> str:
-    """How often two users are told apart, where guesses are right no more often than the largest class."""
+    """Say how often two users are told apart, where guesses are no better than the largest class."""
     pair = f"a {classes[0]} and a {classes[1]} user" if len(classes) == 2 else "one of a class and one not"
     return (
         f"{about.who.rstrip(',')}, given {pair}, says which is which {out_of_100(about.measure.value)} times "
@@ -88,7 +161,7 @@ def ranked(about: About, classes: Sequence[str], right: float, most: str, floor:
 
 
 def within(about: About, off: float, floor: float) -> str:
-    """How far a guess of a value is off on average, and without looking."""
+    """Say how far a guess of a value is off on average, and without looking."""
     return (
         f"{about.who} guesses {about.attribute} to within {off:.1f} on average; without looking: {floor:.1f}."
     )

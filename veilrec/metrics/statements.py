@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
-import numpy as np
-
-from veilrec.metrics.groups import Scored, useful_in
-from veilrec.metrics.leaks import found_in
+from veilrec.metrics.groups import Scored
+from veilrec.metrics.leaks import leaks_by_seed
 from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.words import bracketed, number
 
@@ -42,21 +41,8 @@ class Statement:
     sentence: str
 
 
-class Difference(NamedTuple):
-    """Two groups over the seeds they share: the mean of each, and how much larger the first is."""
-
-    first: float
-    second: float
-    measure: Measure
-    seeds: int
-
-    def turned(self) -> Difference:
-        """The same, seen from the other side."""
-        return Difference(self.second, self.first, self.measure.mirrored(0.0), self.seeds)
-
-
 def statements_of(groups: Sequence[Scored], metric: str, audit: str) -> list[Statement]:
-    """What can be said: of a few groups about every pair, of many about each against the undefended one."""
+    """State what can be said: of a few groups about every pair, of many about each against the undefended."""
     if len(groups) <= TOGETHER:
         pairs = list(itertools.combinations(groups, 2))
     else:
@@ -69,59 +55,42 @@ def _about(one: Scored, other: Scored, metric: str, audit: str) -> list[Statemen
     """Two groups: each attribute, then how useful they are."""
     said = []
     for name in (name for name in one.leaks if name in other.leaks):
-        found = _difference(*(_leaks(group, audit, name) for group in (one, other)))
-        said.append(_leaks_less(one, other, name, found))
-    useful = _difference(*(_useful(group, metric) for group in (one, other)))
+        leaks = [leaks_by_seed(group.runs, audit, name) for group in (one, other)]
+        said.append(_leaks_less(one, other, name, leaks))
+    useful = [group.useful(metric) for group in (one, other)]
     return [*said, _stated(metric, one, other, useful, "recommends better than", metric, -1)]
 
 
-def _leaks(group: Scored, audit: str, name: str) -> Side:
-    found = {seed: found_in(run, audit, name) for seed, run in group.runs.items()}
-    return {seed: one.measure for seed, one in found.items() if one is not None}
-
-
-def _useful(group: Scored, metric: str) -> Side:
-    return {seed: useful_in(result, metric) for seed, result in group.seeds.items()}
-
-
-def _difference(side: Side, against: Side) -> Difference | None:
-    """Pairs by seed; None where there are none, or nothing was resampled."""
-    measure = difference(side, against)
-    if measure is None:
-        return None
-    seeds = sorted(side.keys() & against.keys())
-    first, second = (float(np.mean([one[seed].value for seed in seeds])) for one in (side, against))
-    return Difference(first, second, measure, len(seeds))
-
-
-def _leaks_less(one: Scored, other: Scored, name: str, found: Difference | None) -> Statement:
+def _leaks_less(one: Scored, other: Scored, name: str, leaks: Sequence[Side]) -> Statement:
     if low := [group for group in (one, other) if group.collapsed]:
         told = [f"{group.label} ({group.collapsed} of {len(group.runs)} runs)" for group in low]
         said = f"{name}: not ranked: below the popularity floor, so not learned: {', '.join(told)}."
-        return Statement(name, one.label, other.label, found and found.measure, 0, False, said)
-    spoken = "AUC" if one.leaks[name].score == "auc" else "rank correlation"
-    return _stated(name, one, other, found, f"leaks less {name} than", spoken, 1)
+        return Statement(name, one.label, other.label, difference(*leaks), 0, False, said)
+    return _stated(name, one, other, leaks, f"leaks less {name} than", one.leaks[name].spoken, 1)
 
 
 def _stated(
-    about: str, one: Scored, other: Scored, found: Difference | None, verb: str, spoken: str, worse: int
+    about: str, one: Scored, other: Scored, sides: Sequence[Side], verb: str, spoken: str, worse: int
 ) -> Statement:
     """A sentence with both numbers; a claim only where the interval of the difference excludes zero.
 
-    `worse` is the sign of a difference that speaks against the first group.
+    `sides` are the numbers of the two by seed, and `worse` is the sign of a difference that speaks against
+    the first group.
     """
-    if found is None:
+    measure = difference(*sides)
+    if measure is None:
         said = f"{about}: {one.label} and {other.label} cannot be paired: no seed in common, or no resamples."
         return Statement(about, one.label, other.label, None, 0, False, said)
-    measure = found.measure
     shown = measure.leaning(0.0) != "none"
     if shown and measure.value * worse > 0:  # say it from the side of the better one
-        return _stated(about, other, one, found.turned(), verb, spoken, worse)
-    numbers = f"{spoken} {number(found.first)} against {number(found.second)}, "
+        return _stated(about, other, one, sides[::-1], verb, spoken, worse)
+    seeds = sides[0].keys() & sides[1].keys()
+    first, second = (fmean(side[seed].value for seed in seeds) for side in sides)
+    numbers = f"{spoken} {number(first)} against {number(second)}, "
     numbers += f"difference {bracketed(measure, sign=True)}"
     said = f"{one.label} {verb} {other.label}: {numbers}"
     if not shown:
         said = f"{about}: no difference shown between {one.label} and {other.label}: {numbers}"
     alone = "; one seed: true of these two runs, another training may differ"
-    doubt = alone if found.seeds == 1 and shown else ""
-    return Statement(about, one.label, other.label, measure, found.seeds, shown, f"{said}{doubt}.")
+    doubt = alone if len(seeds) == 1 and shown else ""
+    return Statement(about, one.label, other.label, measure, len(seeds), shown, f"{said}{doubt}.")

@@ -75,7 +75,7 @@ def epsilon(value: float | None, delta: float = 0.0) -> str:
 
 
 def out_of_100(share: float) -> str:
-    """How many of 100 people."""
+    """A share as a number of 100 people."""
     return f"{100 * share:.0f}"
 
 

@@ -87,7 +87,8 @@ class FedNCF(FedMF):
         if self.neumf:
             self.predict = Dense(dim + head[-1], 1)
         self.output = "predict" if self.neumf else self.layers.pop()
-        self.parts = scopes | dict.fromkeys([*self.layers, self.output], Part(Scope(sharing), alike=True))
+        scoring = Part(Scope(sharing), shared_init=True)
+        self.parts = scopes | dict.fromkeys([*self.layers, self.output], scoring)
 
     def loss(self, device: Device) -> Tensor:
         batch = device.batch

@@ -91,7 +91,7 @@ class FedRAP(Recommender):
         self.sparsity = _weight("sparsity", usual[0] if sparsity is None else sparsity)
         self.apart = _weight("apart", usual[1] if apart is None else apart)
         alone = variant == "original"
-        score = Part(Scope.PRIVATE, rows="user", alike=True) if alone else Part(Scope.SHARED)
+        score = Part(Scope.PRIVATE, rows="user", shared_init=True) if alone else Part(Scope.SHARED)
         item, residual = Part(Scope.SHARED, rows="item"), Part(Scope.PRIVATE, rows="item")
         self.parts = {"item": item, "residual": residual, "score": score}
         self.item = nn.Parameter(torch.empty(n_items, dim))
@@ -105,7 +105,7 @@ class FedRAP(Recommender):
         here = self._summed(batch.rows, self.residual)
         return here + batch.rest if batch.rest.shape[-1] else here
 
-    def recall(self, row: Tensor, kept: Params) -> Tensor:
+    def summary_of_absent_rows(self, row: Tensor, kept: Params) -> Tensor:
         return self._summed(row, kept["residual"])
 
     def _summed(self, row: Tensor, residual: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ class PFedRec(Recommender):
         super().__init__()
         check_widths(dim=dim)
         self.scale = check_scale(scale)
-        score = Part(Scope.PRIVATE, rows="user", alike=True)
+        score = Part(Scope.PRIVATE, rows="user", shared_init=True)
         self.parts = {"score": score, "item": Part(Scope.SHARED, rows="item")}
         self.dim, self.personal = dim, personal
         self.score = Score(n_seats, dim)

@@ -23,7 +23,7 @@ ADDED, COMPUTED, CLOSED = "exact addition", "PLD", "Gaussian closed form"
 
 
 class Charge(NamedTuple):
-    """What one unit costs: a coordinate, a draw, or a whole upload where its norm is clipped.
+    """The cost of one unit: a coordinate, a draw, or a whole upload where its norm is clipped.
 
     Attributes:
         kind: The law of the noise.
@@ -44,14 +44,14 @@ class Spent(NamedTuple):
     how: str
 
     def within(self, budget: float) -> bool:
-        """Whether a budget pays for it: exactly, or but for the last digits of what is no fraction."""
+        """Whether a budget covers what was spent: exactly, or up to rounding where it is no fraction."""
         if isinstance(self.epsilon, Fraction):
             return self.epsilon <= exact(budget)
         return self.epsilon <= budget * (1 + ROUNDING)
 
 
 def spend(charges: Sequence[Charge], units: Sequence[Sequence[int]], *, alike: bool = False) -> list[Spent]:
-    """What so many units of each charge cost together, for several users ``[users][charges]``.
+    """Add up the cost of so many units of each charge, for several users ``[users][charges]``.
 
     The ε of Laplace's noise and of draws are added up, exactly. Gauss's noise composes to Gauss's noise:
     squares of ratios are added up, exactly, and ε at `DELTA` follows in closed form. Sums up to `LIMIT` of

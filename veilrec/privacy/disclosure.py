@@ -28,9 +28,9 @@ class Disclosure:
         kind: ``message``, ``count`` (how many of something), ``values`` (a whole tensor), ``rows`` (of a
             table), ``items`` (their numbers), ``labels`` (soft ones), ``query`` or ``post``.
         says: It in one sentence.
-        scope: ``shared`` or ``exposed``; empty for what is no weight of the model.
+        scope: ``shared`` or ``exposed``; empty where it is not a weight of the model.
         dtype, shape: Of the tensor; of one row, or of one user's post.
-        table: How many rows the table has; None for what is none.
+        table: How many rows the table has; None where it is not a table.
         numbers: Which row numbers are in the clear: ``touched`` ones, or ``all``, which tells nothing.
         of: ``every client``, or ``consenting users``.
         blurred: Whoever declares noise on it, or draws it at random; what others do to it before it leaves is
@@ -60,7 +60,7 @@ def disclosures(
     dtype: torch.dtype = torch.float32,
     forwards: Forwards = "each",
 ) -> list[Disclosure]:
-    """What the messages of one device tell: what is not in the list is refused on its way out.
+    """List what the messages of one device tell; anything else is refused on its way out.
 
     Args:
         model: As the defence has left it (`Defence.attach`).
@@ -76,7 +76,8 @@ def disclosures(
     sent = [_entry(name, spec, model, noise) for name, spec in schema.items()]
     asked = protocol.query_schema(model, dtype).items()
     queries = [replace(_entry(name, spec, model, noise), kind="query") for name, spec in asked]
-    posts = [_post(name, spec) for name, spec in defence.announce(model, dtype).items()]
+    posting = defence.posts(model, dtype)
+    posts = [_post(name, spec) for name, spec in posting.schema.items()] if posting else []
     return [_message(sent, forwards), *sent, *queries, *posts]
 
 
@@ -99,7 +100,7 @@ SAYS = {
 
 
 def _entry(name: str, spec: Spec, model: Recommender, noise: tuple[Mechanism, ...]) -> Disclosure:
-    """What travels under one name of the schema."""
+    """Describe what travels under one name of the schema."""
     mine = [mechanism for mechanism in noise if mechanism.name == name]
     if spec.kind in ("weight", "gradient"):
         return _weight(name, spec, model, mine)

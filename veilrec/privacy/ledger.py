@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.params import Params
-from veilrec.defence import Chain, Defence
-from veilrec.engine.local import willing
+from veilrec.defence import Defence
 from veilrec.engine.respond import drawn
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
@@ -99,12 +98,12 @@ class Ledger:
 
     @property
     def guarantee(self) -> bool:
-        """Whether every value that leaves is under noise whose worth is declared, also of those who post."""
+        """Whether declared noise covers every value that leaves, also those of users who post."""
         return not lacks(self)
 
     @property
     def reads(self) -> tuple[str, ...] | None:
-        """What it looks at of an upload: all, where rows are charged for."""
+        """The names it reads of an upload: all, where rows are charged for."""
         return None if self.charges else ()
 
     def __call__(self, exchange: Exchange) -> None:
@@ -121,11 +120,11 @@ class Ledger:
         self.largest = torch.maximum(self.largest, units.amax(0))
 
     def affords(self, federation: Federation, state: State | None = None) -> bool:
-        """Whether nobody who is sampled for the next round, or the first, would exceed the budget by it."""
+        """Whether everybody sampled for the next round, or the first, stays within the budget."""
         return not self.budget or all(spent.within(self.budget) for spent in self._after(federation, state))
 
     def spent(self) -> list[Spent]:
-        """What each client has spent."""
+        """The ε that each client has spent."""
         return spend(self.charges, self.units.tolist(), alike=self.alike)
 
     def summary(self) -> dict[str, Any]:
@@ -153,7 +152,7 @@ class Ledger:
 
     @property
     def alike(self) -> bool:
-        """Whether all uploads cost the same, so that what users have spent takes few different values."""
+        """Whether all uploads cost the same, so that what users have spent takes few values."""
         return not any(m.table is not None and m.rows == "touched" and m.by == "value" for m in self.counted)
 
     def _units(
@@ -175,7 +174,7 @@ class Ledger:
         return units
 
     def _after(self, federation: Federation, state: State | None = None) -> list[Spent]:
-        """What those sampled for the next round will have spent at most, going by the rows they will draw."""
+        """The ε that those sampled for the next round will have spent at most, by the rows they will draw."""
         cohort = federation.sample(state.round if state else 0).cpu()
         touched = torch.zeros(0) if self.alike else _touched(federation, state)
         rows = {
@@ -201,7 +200,7 @@ def check(federation: Federation) -> None:
 
 
 def _counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
-    """Of several noises on one weight the one whose upload costs least: the others do not undo its guarantee.
+    """Keep of several noises on a weight the one whose upload costs least: no other undoes its guarantee.
 
     Those after it work on its output, those before it on its input, and it clips whatever comes in.
     """
@@ -238,11 +237,10 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 
     Where the noise came after an epoch, every change at the upload comes later, wherever its defence stands.
     """
-    chained = defence.of if isinstance(defence, Chain) else ()
-    declared = [one.declares(model, protocol) for one in chained]
+    declared = [link.declares(model, protocol) for link in defence.links]
     early = [any(m.every == "epoch" for m in mechanisms) for mechanisms in declared]
     names = []
-    for place, one in enumerate(chained):
+    for place, one in enumerate(defence.links):
         after_noise = any(declared[:place]) or any(early)
         after_epoch = any(early[:place]) and one.acts("after_epoch")
         if not declared[place] and (after_epoch or (after_noise and one.acts("on_upload"))):
@@ -252,16 +250,16 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 
 def _posts(federation: Federation) -> Sequence[str]:
     """What is posted as it is, where there is somebody who may."""
-    defence, model = federation.defence, federation.model
-    if not defence.acts("publish") or not bool(willing(defence, model, federation.clients.consents).any()):
+    posting = federation.defence.posts(federation.model)
+    if posting is None or not bool(posting.willing(federation.clients.consents).any()):
         return ()
-    return tuple(defence.announce(model, federation.plan.dtype))
+    return tuple(posting.schema)
 
 
 def _touched(federation: Federation, state: State | None) -> Tensor:
     """``[c]`` how many rows each client of the next round will touch, by the draws it will make."""
     state = state or federation.server.start(federation.keys.fold("server"))
-    fleet, cohort = federation.fleet, federation.sample(state.round)
+    fleet, cohort = federation.fleet.gather(), federation.sample(state.round)
     letter = federation.letter(state, cohort)
     counts: dict[int, int] = {}
     for some in fleet.chunks(cohort):

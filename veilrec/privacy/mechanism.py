@@ -36,8 +36,8 @@ class Mechanism:
         clip: Bound on each value before the noise, or on the norm of all that the defence covers; on scores.
         by: Which of the two: ``value`` or ``norm``.
         rows: ``all`` where a table goes up whole; ``touched`` where the row numbers tell what was touched.
-        width: Values in a row of a table, or in a weight that is none; how many are drawn.
-        table: Rows of the table; None for a weight that is none.
+        width: Values in a row of a table, or in a weight that is not a table; how many are drawn.
+        table: Rows of the table; None for a weight that is not a table.
         place: The defence's place in a chain.
         every: ``upload`` where it is added once, ``epoch`` where after every local one: the last counts.
     """

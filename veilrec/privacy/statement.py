@@ -62,7 +62,7 @@ def tell(ledger: Ledger) -> dict[str, Any]:
 
 
 def lacks(ledger: Ledger) -> str:
-    """Why there is no guarantee; empty where there is one."""
+    """The reason why there is no guarantee; empty where there is one."""
     if not ledger.declared:
         return "no defence declares what its noise is worth"
     if ledger.bare:

@@ -131,7 +131,7 @@ class FedAvg(Protocol):
         return partial
 
     def _fold_rows(self, partial: Message, name: str, server: Tensor, upload: Rows, share: Tensor) -> None:
-        """Add rows one by one in float64, so that the grouping of clients into chunks does not matter."""
+        """Add the rows of a chunk up in float64, so that how clients are grouped does not matter."""
         value, base = self._based(upload.value, server, upload.row)
         place = torch.where(upload.row < 0, len(server), upload.row).flatten()  # padding: a row nobody reads
         wide = self._weighed(value, share).flatten(0, 1)
@@ -146,7 +146,7 @@ class FedAvg(Protocol):
     def _based(
         self, value: Tensor, server: Tensor, row: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """What is summed, and what is taken off each afterwards to have the change.
+        """The values to sum, and what is taken off the sum for each upload to have the change.
 
         Float32 weights add up in float64 without rounding, so the server's are taken off the sum: one walk
         less through large tables. Float64 weights do not, and what nobody moved must not move at all.

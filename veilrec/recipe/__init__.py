@@ -135,9 +135,7 @@ class Recipe:
             source = source.put(key, value, SWEEP) if many else source
         return Recipe._resolved(source, self.data_dir, True)
 
-    def experiment(
-        self, data: Interactions | None = None, *, data_dir: Path | None = None, device: str = "cpu"
-    ) -> Experiment:
+    def experiment(self, data: Interactions | None = None, *, device: str = "cpu") -> Experiment:
         """The experiment, ready to run; with `data`, on that log instead of the one that the recipe names.
 
         Raises:
@@ -149,23 +147,21 @@ class Recipe:
             if "seeds" in self.values or "sweep" in self.values:
                 raise BadInput("sweep", "makes several experiments", "take one of the cells")
             parts = assembly.build(self.values)
-            log = self.data(data_dir) if data is None else data
-            assembly.check_threat(parts, log)
-            return Experiment(data=log, device=device, **parts)
+            return Experiment(data=self.data() if data is None else data, device=device, **parts)
 
     def toml(self) -> str:
         """The recipe with the origin of each value beside it; it reads back as the same values."""
         comments = {key: "".join(c for c in who if c.isprintable()) for key, who in self.origins.items()}
         return toml.write(self.values, comments)
 
-    def data(self, data_dir: Path | None = None) -> Interactions:
+    def data(self) -> Interactions:
         """The dataset that the recipe names.
 
         Raises:
             BadInput: Where it is not found, or is not what it should be.
         """
         with self.blaming():
-            return assembly.load(self.values["data"], data_dir or self.data_dir)
+            return assembly.load(self.values["data"], self.data_dir)
 
     @contextmanager
     def blaming(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from veilrec.recipe import catalogue
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
 from veilrec.recipe.settings import fit, options_of
 
-__all__ = ["Moved", "build", "check_threat", "load"]
+__all__ = ["Moved", "build", "load"]
 
 Values = dict[str, Any]
 BEGINS_AT_ZERO = ("item", Scope.PRIVATE)  # a table whose rows are only kept where a user moved them
@@ -77,7 +77,7 @@ def _looked_for(name: str, data_dir: Path | None) -> Path:
     try:
         return places.find(name, data_dir)
     except BadInput as error:
-        if name in places.PUBLISHED or places.by_hand(name) is not None:
+        if places.published(name) is not None:
             raise
         raise BadInput("data.path", f"{name} needs a file or folder", "set data.path to it") from error
 
@@ -113,7 +113,7 @@ class Moved:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What the model itself takes: whether it reads features can be seen from that."""
+        """The signature of the model itself, from which it is seen whether it reads features."""
         return inspect.signature(self.model)
 
     def __call__(self, n_items: int, n_seats: int = 1, *, n_features: int = 0) -> Recommender:
@@ -158,19 +158,10 @@ def _named(where: str, by_part: Any, known: Iterable[str], what: str) -> None:
             raise BadInput(f"{where}.{part}", what, nearest(part, names))
 
 
-def check_threat(parts: Mapping[str, Any], log: Interactions) -> None:
-    """Refuse a threat to an attribute that the data does not have."""
-    known = [*log.attributes, *log.values]
-    for place, attribute in enumerate(parts["threat"].attributes if "threat" in parts else ()):
-        if attribute not in known:
-            what = f'the data has no attribute "{attribute}"'
-            raise BadInput(f"threat.attributes.{place}", what, nearest(attribute, known))
-
-
 def _attributes(parts: Mapping[str, Any]) -> list[str]:
     """The attributes that a recipe names: a defence may add a part for each of them."""
     threat, defence = parts.get("threat"), parts["defence"]
-    named = [getattr(one, "attributes", ()) for one in getattr(defence, "of", (defence,))]
+    named = [getattr(one, "attributes", ()) for one in defence.links]
     return list(
         dict.fromkeys(name for some in (*named, threat.attributes if threat else ()) for name in some)
     )

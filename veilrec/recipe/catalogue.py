@@ -123,7 +123,7 @@ def load_plugin(path: Path) -> Plugin:
 
 
 def name_of(entry: Entry) -> str:
-    """What recipes call an entry: its own name, or that of our file where it alone is in it (``none``)."""
+    """The name of an entry in recipes: its own, or that of our file where it alone is in it (``none``)."""
     if not inspect.isclass(entry):
         return entry.__name__.replace("_", "-")
     module = entry.__module__
@@ -177,12 +177,12 @@ def _all(kind: str) -> Iterator[tuple[Entry, str]]:
 
 @cache
 def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
-    """What installed packages add under a group; they are asked once in a process."""
+    """The entry points that installed packages add under a group; asked once in a process."""
     return tuple(entry_points(group=group))
 
 
 def _installed(point: EntryPoint, kind: str) -> list[Entry]:
-    """What an installed package adds: an entry, or a module of entries."""
+    """Load what an installed package adds: an entry, or a module of entries."""
     where, fix = f"entry point {point.value}", "update or remove the package that brings it"
     try:
         found = point.load()

@@ -50,7 +50,7 @@ def run_cells(
     Raises:
         BadInput: Where names will not do, or the folder holds something else.
     """
-    _check(cells, out, resume)
+    _check([cell.name for cell in cells], out, resume)
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = {}
@@ -79,21 +79,13 @@ def runs_in(place: Path) -> list[Path]:
     return found
 
 
-def _check(cells: Sequence[Cell[Any]], out: Path, resume: bool) -> None:
-    names = [cell.name for cell in cells]
-    _check_names(names)
-    _check_folder(out, names, resume)
-
-
-def _check_names(names: Sequence[str]) -> None:
+def _check(names: Sequence[str], out: Path, resume: bool) -> None:
+    """Refuse names that name no folder, and a folder that holds something else."""
     for name in names:
         if not NAME.fullmatch(name):
             raise BadInput("cells", f"{name!r} is no name for a folder", "use letters, digits, and . = , + -")
     if not names or len(set(names)) < len(names):
         raise BadInput("cells", "none, or the same name twice", "give each cell a name of its own")
-
-
-def _check_folder(out: Path, names: Sequence[str], resume: bool) -> None:
     there = [path.name for path in out.iterdir() if path.suffix != ".tmp"] if out.is_dir() else []
     if out.exists() and not out.is_dir():
         raise BadInput(out, "not a folder", "choose another one with --out")

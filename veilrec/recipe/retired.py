@@ -28,7 +28,7 @@ ENTRIES: dict[str, dict[str, Any]] = {  # the same by the name of an entry, in w
 
 
 def without_retired(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """What was written, without retired options at the value that holds now.
+    """Leave out retired options at the value that holds now.
 
     Raises:
         BadInput: Where such an option has another value, which can be had no longer.

@@ -93,7 +93,7 @@ def _refuse_unknown(raw: Mapping[str, Any]) -> None:
 
 
 def _refuse_moved(raw: Mapping[str, Any]) -> None:
-    """What acts after training was a defence once: say where it is now."""
+    """Refuse an eraser among the defences, where it once was, and say where it is now."""
     for place, table in enumerate(_tables(raw, "defence")):
         plain_name = catalogue.plain_name(str(table.get("name", "")))
         if plain_name in {catalogue.plain_name(name) for name in catalogue.entries("erasers")}:
@@ -150,7 +150,7 @@ def _named(table: Mapping[str, Any], kind: str, where: str, base: Base) -> Value
 
 
 def _reached(run: Path, metric: str, where: str, base: Base) -> float:
-    """What a finished run reached on its validation items: a number, so that the run is needed no longer."""
+    """Read what a finished run reached on its validation items: a number, so that it is not needed again."""
     folder = (base(where) / run.expanduser()).absolute()
     try:
         found = Result.load(folder).utility.validation

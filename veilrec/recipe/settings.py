@@ -56,7 +56,7 @@ def options_of(target: Callable[..., Any], without: Collection[str] = ()) -> dic
 
 
 def defaults(options: Mapping[str, Option]) -> dict[str, Any]:
-    """What holds where nobody says anything, as a recipe would write it; None is left out."""
+    """The defaults of some options, as a recipe would write them; None is left out."""
     chosen = {name: option.default for name, option in options.items()}
     return {
         name: plain(value) for name, value in chosen.items() if value is not REQUIRED and value is not None
@@ -117,7 +117,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _accepts(annotation: Any, value: Any) -> bool:
-    """Whether a value has the outer shape of an annotation that is no union."""
+    """Whether a value has the outer shape of an annotation that is not a union."""
     origin = get_origin(annotation) or annotation
     if annotation is Any:
         return True
@@ -167,7 +167,7 @@ def _mapping(where: str, value: Mapping[str, Any], annotation: Any) -> dict[str,
 
 
 def describe(annotation: Any) -> str:
-    """What an annotation allows, in words."""
+    """Say in words what an annotation allows."""
     members = _alternatives(annotation)
     if len(members) > 1:
         return " or ".join(describe(member) for member in members)
@@ -209,7 +209,7 @@ def plain(value: Any) -> Any:
 
 
 def meanings(docstring: str) -> dict[str, str]:
-    """What the sections ``Attributes:`` and ``Args:`` of a docstring say about each name."""
+    """Read the sections ``Attributes:`` and ``Args:`` of a docstring, by name."""
     told: dict[str, str] = {}
     for section in re.findall(r"^(?:Attributes|Args):\n((?:[ \t]+.*\n?|\n)+)", docstring, re.MULTILINE):
         names: list[str] = []

@@ -1,4 +1,4 @@
-"""Where the values of a recipe come from: a file, ``--set``, the command line, or a sweep."""
+"""Origins of the values of a recipe: a file, ``--set``, the command line, or a sweep."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SWEEP = "[sweep]"
 
 @dataclass(frozen=True)
 class Source:
-    """What was written, before defaults.
+    """A recipe as it was written, before defaults, and who wrote which value.
 
     Attributes:
         path: The recipe's file, if there is one.
         raw: All values that were given, as nested tables.
         lines: The line of each key in the file, by its dotted name.
-        told: Dotted names of what was not said by the file, and who said it.
+        told: Dotted names of values that do not come from the file, with where they come from.
         orders: What ``--set`` was given for each of its keys.
     """
 
@@ -67,11 +67,11 @@ class Source:
         return replace(self, raw={name: value for name, value in self.raw.items() if name not in sections})
 
     def origin(self, key: str) -> str:
-        """Who said what holds under a dotted name; ``default`` where nobody did."""
+        """The origin of the value under a dotted name; ``default`` where nobody set it."""
         return self.said(key) if key in self.told or _has(self.raw, key.split(".")) else "default"
 
     def said(self, key: str) -> str:
-        """Who said what is known to have been said under a dotted name."""
+        """The origin of a value that is known to have been set under a dotted name."""
         for told, who in reversed(self.told.items()):
             if key == told or key.startswith(f"{told}.") or told.startswith(f"{key}."):
                 return who

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from veilrec.errors import BadInput
 from veilrec.report.exports import table, to_csv
@@ -12,16 +11,13 @@ from veilrec.result import Result
 __all__ = ["render", "table", "to_csv"]
 
 
-def render(
-    results: Sequence[tuple[str, Result]], *, title: str = "", maps: Mapping[str, Any] | None = None
-) -> str:
+def render(results: Sequence[tuple[str, Result]], *, title: str = "") -> str:
     """A page that opens offline and asks nobody for anything.
 
     Args:
         results: Runs by name, as they shall be called. Those that differ only by seed become one, with a mean
             and an interval; those of different data or utility protocols are kept apart.
         title: The heading; without one, the data are named.
-        maps: Two-dimensional maps of user vectors by name of run: personal data, and the page says so.
 
     Raises:
         BadInput: Where there is nothing to report.
@@ -30,4 +26,4 @@ def render(
         raise BadInput("report", "no runs to report", "name at least one finished run")
     from veilrec.report.page import page
 
-    return page(results, title, maps or {})
+    return page(results, title)

@@ -8,11 +8,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from veilrec.metrics.groups import defences, seed_of
+from veilrec.metrics.groups import defences, seed_of, useful_in
 from veilrec.metrics.measures import Measure, read
+from veilrec.report.verdicts import MEASURES, SCALES
 from veilrec.result import Result
 
-__all__ = ["COLUMNS", "columnar", "embedded", "table", "to_csv"]
+__all__ = ["COLUMNS", "embedded", "table", "to_csv"]
 
 COLUMNS = (
     *("run", "seed", "data", "model", "defence", "collapsed"),
@@ -38,17 +39,6 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def columnar(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows as the page keeps them: names once, then values; text that occurs often is a number."""
-    heads = list(rows[0]) if rows else list(COLUMNS)
-    texts: dict[str, int] = {}
-    body = [
-        [[texts.setdefault(v, len(texts))] if isinstance(v := row.get(head), str) else v for head in heads]
-        for row in rows
-    ]
-    return {"columns": heads, "texts": list(texts), "rows": body}
-
-
 def embedded(value: Any) -> str:
     """JSON that can stand inside a script element, whatever it says."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -58,8 +48,7 @@ def embedded(value: Any) -> str:
 
 
 def _of_run(name: str, result: Result) -> Row:
-    row = dict.fromkeys(COLUMNS)
-    return row | {
+    return dict.fromkeys(COLUMNS) | {
         "run": name,
         "seed": seed_of(result),
         "data": str(result.data.get("name", "")),
@@ -70,78 +59,52 @@ def _of_run(name: str, result: Result) -> Row:
 
 
 def _rows(result: Result) -> Iterator[Row]:
-    yield from _usefulness(result)
+    for metric in result.utility.test:
+        one, floor = useful_in(result, metric), result.utility.floor.get(metric)
+        yield from _row("usefulness", metric, one, floor=floor, floor_of="popularity")
     for audit, found in result.privacy.items():
         for attribute, entry in (found.get("attributes") or {}).items():
-            for row in _attribute(entry):
-                yield {"audit": audit, "attribute": attribute, **row}
+            yield from ({"audit": audit, "attribute": attribute, **row} for row in _attribute(entry))
         for way, entry in (found.get("membership") or {}).items():
-            if isinstance(entry, Mapping) and (one := read(entry)):
-                yield {
-                    "about": "membership",
-                    "audit": audit,
-                    "what": way,
-                    "measure": "auc",
-                    **one.plain(),
-                    "floor": 0.5,
-                    "floor_of": "chance",
-                }
+            if isinstance(entry, Mapping):
+                beside = {"audit": audit, "what": way, "floor": 0.5, "floor_of": "chance"}
+                yield from _row("membership", "auc", read(entry), **beside)
     for way in ("up", "down"):
-        if one := read((result.traffic.get(way) or {}).get("mean")):
-            yield {"about": "traffic", "what": way, "measure": "bytes per device and round", **one.plain()}
-    for phase, seconds in result.timing.items():
-        if one := read(seconds):
-            yield {
-                "about": "time",
-                "what": phase,
-                "measure": "bytes" if "bytes" in phase else "seconds",
-                **one.plain(),
-            }
-
-
-def _usefulness(result: Result) -> Iterator[Row]:
-    for metric, value in result.utility.test.items():
-        if one := read(value, result.utility_replicates.get(metric) or ()):
-            floor = result.utility.floor.get(metric)
-            yield {
-                "about": "usefulness",
-                "measure": metric,
-                **one.plain(),
-                "floor": floor,
-                "floor_of": "popularity",
-            }
+        mean = read((result.traffic.get(way) or {}).get("mean"))
+        yield from _row("traffic", "bytes per device and round", mean, what=way)
+    for phase, value in result.timing.items():
+        yield from _row("time", "bytes" if "bytes" in phase else "seconds", read(value), what=phase)
 
 
 def _attribute(entry: Mapping[str, Any]) -> Iterator[Row]:
     given = entry.get("verdict") or {}
-    for measure in ("auc", "spearman", "r2"):
-        if one := read(given.get(measure), given.get("replicates") or ()):
-            yield _row(entry, "verdict", given.get("attacker"), measure, one)
+    for scale in SCALES:
+        one = read(given.get(scale), given.get("replicates") or ())
+        yield from _row("verdict", scale, one, what=given.get("attacker"), **_floor(entry, scale))
     for attacker in entry.get("attackers") or ():
         part, oracle = "+".join(attacker.get("parts") or ()), bool(attacker.get("oracle"))
-        more = {"part": part, "oracle": oracle, "p": attacker.get("p")}
+        more = {"what": attacker.get("name"), "part": part, "oracle": oracle, "p": attacker.get("p")}
         for measure, score in (attacker.get("scores") or {}).items():
-            if one := read(score):
-                yield {**_row(entry, "attacker", attacker.get("name"), measure, one), **more}
+            yield from _row("attacker", measure, read(score), **more, **_floor(entry, measure))
     for part in entry.get("parts") or ():
-        if one := read(part.get("auc")):
-            yield {**_row(entry, "part", part.get("classifier"), "auc", one), "part": part.get("part")}
+        more = {"what": part.get("classifier"), "part": part.get("part")}
+        yield from _row("part", "auc", read(part.get("auc")), **more, **_floor(entry, "auc"))
     for group in entry.get("groups") or ():
-        if one := read(group.get("micro_f1")):
-            yield _row(entry, "group", f"{group.get('by')}: {group.get('group')}", "micro_f1", one)
+        who = f"{group.get('by')}: {group.get('group')}"
+        right = read(group.get("micro_f1"))
+        yield from _row("group", "micro_f1", right, what=who, **_floor(entry, "micro_f1"))
 
 
-def _row(entry: Mapping[str, Any], about: str, what: str | None, measure: str, one: Measure) -> Row:
-    """One number of an audit, with its floor."""
-    return {"about": about, "what": what, "measure": measure, **one.plain(), **_floor(entry, measure)}
+def _row(about: str, measure: str, one: Measure | None, **more: Any) -> Iterator[Row]:
+    """One number with what stands beside it; nothing where it was not measured."""
+    if one:
+        yield {"about": about, "measure": measure, **one.plain(), **more}
 
 
 def _floor(entry: Mapping[str, Any], measure: str) -> Row:
     """The floor of a measure: chance where that is one number, else the majority's or whichever is given."""
-    if measure in {"auc", "spearman", "r2"}:
-        return {"floor": 0.5 if measure == "auc" else 0.0, "floor_of": "chance"}
-    if measure == "tpr_at_1":
-        return {"floor": 0.01, "floor_of": "chance"}
+    if measure in MEASURES and (chance := MEASURES[measure].chance) is not None:
+        return {"floor": chance, "floor_of": "chance"}
     given = entry.get("floors") or {}
     kinds = [kind for kind in ("majority", *given) if measure in (given.get(kind) or {})]
     return {"floor": given[kinds[0]][measure], "floor_of": kinds[0]} if kinds else {}

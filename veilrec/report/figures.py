@@ -5,24 +5,25 @@ from __future__ import annotations
 import html
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm
-from veilrec.metrics.measures import Measure
+from veilrec.metrics.measures import Measure, gathered
 from veilrec.metrics.words import number, whole
 
 __all__ = [
     "Chart",
     "Table",
     "Variant",
-    "bars",
     "colour",
+    "drawing",
     "intervals",
     "line",
     "mark",
     "rows_figure",
+    "scatter",
     "ticks",
     "titled",
     "words",
@@ -42,36 +43,38 @@ class Table:
     Attributes:
         head, rows: As text.
         left: The columns that hold words; the others hold numbers.
-        variants: The variants of the chart that it belongs to; empty for all.
         caption: What it shows.
     """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: Sequence[int] = (0,)
-    variants: Sequence[int] = ()
     caption: str = ""
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One drawing of a chart: what it is called in the list, under which heading, and the drawing."""
+class Variant(NamedTuple):
+    """One drawing of a chart: its name in the list, the heading above it, the drawing, and its numbers."""
 
     name: str
     group: str
     figure: Figure
+    table: Table
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A chart with its words: a title, what it shows, the choice of drawings, the numbers behind it."""
+class Chart(NamedTuple):
+    """A chart with its words: a title, what it shows, and the choice of drawings."""
 
     key: str
     title: str
     caption: str
     choice: str
     variants: Sequence[Variant]
-    tables: Sequence[Table] = field(default_factory=tuple)
+
+    @property
+    def tables(self) -> list[tuple[Table, list[int]]]:
+        """The numbers behind it: each table once, with the places of the drawings that it belongs to."""
+        places = gathered((id(one.table), place) for place, one in enumerate(self.variants))
+        return [(self.variants[some[0]].table, some) for some in places.values()]
 
 
 def words(text: Any, width: int = 0, lines: int = 2) -> str:
@@ -87,7 +90,7 @@ def words(text: Any, width: int = 0, lines: int = 2) -> str:
 
 
 def _escaped(text: str) -> str:
-    """No markup, and no formulas: plotly takes what stands between dollars for one."""
+    """Escape markup and dollars, between which plotly reads a formula."""
     return html.escape(text, quote=False).replace("$", "&#36;")
 
 
@@ -150,9 +153,16 @@ def ticks(names: Sequence[str], width: int, lines: int = 2, at: Sequence[float] 
     return {"tickvals": places, "ticktext": told, "showgrid": False, "automargin": True, **more}
 
 
-def bars(lengths: Sequence[float | None], at: Sequence[float], width: float, **more: Any) -> Figure:
-    """Bars that lie, one at each place."""
-    return {"type": "bar", "orientation": "h", "x": list(lengths), "y": list(at), "width": width, **more}
+def scatter(mode: str, xs: Iterable[float | None], ys: Iterable[float], **more: Any) -> Figure:
+    """Marks or lines; they answer a pointer where they have a text for it."""
+    hover = "text" if "hovertext" in more else "skip"
+    return {"type": "scatter", "mode": mode, "x": list(xs), "y": list(ys), "hoverinfo": hover, **more}
+
+
+def drawing(data: Iterable[Figure], lines: Sequence[tuple[Figure, Figure]], **layout: Any) -> Figure:
+    """Traces over reference lines, each of these with its label."""
+    across = {"shapes": [shape for shape, _ in lines], "annotations": [label for _, label in lines]}
+    return {"data": list(data), "layout": {**across, **layout}}
 
 
 def rows_figure(
@@ -178,19 +188,17 @@ def rows_figure(
     lines = [
         line(name, at, "x", FLOORS[k % len(FLOORS)], "above") for k, (name, at) in enumerate(_merged(floors))
     ]
-    return {
-        "data": data,
-        "layout": {
-            "height": step * len(names) + 80 + 14 * len(lines),
-            "margin": {"t": 14 + 14 * len(lines)},
-            "showlegend": len(series) > 1,
-            "barmode": "overlay",
-            "xaxis": titled(axis, range=span),
-            "yaxis": ticks(names, 20, 3, middle, range=[lowest, ROW / 2 + GAP / 2]),
-            "shapes": [shape for shape, _ in lines],
-            "annotations": _spread([label for _, label in lines], sum(span) / 2),
-        },
-    }
+    return drawing(
+        data,
+        lines,
+        height=step * len(names) + 80 + 14 * len(lines),
+        margin={"t": 14 + 14 * len(lines)},
+        showlegend=len(series) > 1,
+        barmode="overlay",
+        xaxis=titled(axis, range=span),
+        yaxis=ticks(names, 20, 3, middle, range=[lowest, ROW / 2 + GAP / 2]),
+        annotations=_spread([label for _, label in lines], sum(span) / 2),
+    )
 
 
 def _marks(
@@ -201,45 +209,43 @@ def _marks(
     base: float | None,
 ) -> Figure:
     hollow = [bool(base is not None and one and one.sure and one.leaning(base) == "none") for one in measures]
-    measures, at, names, hollow = (
-        [None, *measures],
+    hollow, measures, names = [False, *hollow], [None, *measures], ["", *names]  # the first for the legend
+    symbols = [f"{mark(arm)}-open" if empty else mark(arm) for empty in hollow]
+    pairs = zip(names, measures, strict=True)
+    return scatter(
+        "markers",
+        [one.value if one else None for one in measures],
         [0, *at],
-        ["", *names],
-        [False, *hollow],
-    )  # for the legend
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": words(arm.label, 40),
-        "x": [one.value if one else None for one in measures],
-        "y": list(at),
-        "error_x": intervals(measures, colour(arm)),
-        "marker": {
-            "symbol": [f"{mark(arm)}-open" if empty else mark(arm) for empty in hollow],
+        name=words(arm.label, 40),
+        error_x=intervals(measures, colour(arm)),
+        marker={
+            "symbol": symbols,
             "size": 9,
             "color": colour(arm),
             "line": {"width": 1.5, "color": colour(arm)},
         },
-        "hoverinfo": "text",
-        "hovertext": [
-            f"{words(name)}<br>{words(arm.label)}<br>{whole(one)}"
-            for name, one in zip(names, measures, strict=True)
-        ],
-    }
+        hovertext=[f"{words(name)}<br>{words(arm.label)}<br>{whole(one)}" for name, one in pairs],
+    )
 
 
 def _way(arm: Arm, at: Sequence[float], measures: Sequence[Measure | None], base: float) -> Figure:
     """The way from the base to each mark."""
-    lengths = [one.value - base if one else None for one in measures]
-    tint = {"color": colour(arm, 0.22), "line": {"width": 0}}
-    return bars(lengths, at, ROW * 0.72, base=base, showlegend=False, hoverinfo="skip", marker=tint)
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "x": [one.value - base if one else None for one in measures],
+        "y": list(at),
+        "width": ROW * 0.72,
+        "base": base,
+        "showlegend": False,
+        "hoverinfo": "skip",
+        "marker": {"color": colour(arm, 0.22), "line": {"width": 0}},
+    }
 
 
 def _merged(floors: Mapping[str, float]) -> list[tuple[str, float]]:
     """Floors by value, those of the same value under one name."""
-    found: dict[float, list[str]] = {}
-    for name, at in floors.items():
-        found.setdefault(round(at, 4), []).append(name)
+    found = gathered((round(at, 4), name) for name, at in floors.items())
     return [(f"{' = '.join(names)} {number(at, 2)}", at) for at, names in sorted(found.items())]
 
 
@@ -254,7 +260,7 @@ def _spread(labels: Sequence[Figure], middle: float) -> list[Figure]:
 def _span(
     series: Sequence[tuple[Arm, Sequence[Measure | None]]], floors: Mapping[str, float], base: float | None
 ) -> list[float]:
-    """From a little below the least to a little above the most of what is shown."""
+    """The span of an axis: from a little below the least to a little above the most of what is shown."""
     ends = [
         end
         for _, ones in series

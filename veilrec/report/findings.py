@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from veilrec.metrics.arms import Arm, Family
+from veilrec.metrics.arms import Arm, Family, Terms
 from veilrec.metrics.measures import Measure, difference
-from veilrec.metrics.terms import Terms
+from veilrec.metrics.sentences import sentence
 from veilrec.metrics.words import number, whole
-from veilrec.report.sentences import sentence
 from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, not_alike, verdict, verdicts, worst
 
 __all__ = [
+    "MARKS",
     "Comparison",
     "Finding",
-    "VerdictCell",
     "Versus",
     "comparisons",
     "findings",
+    "strip",
     "table_of_verdicts",
 ]
 
@@ -28,42 +26,26 @@ MARKS = {"above": ("▲", "leaks"), "below": ("▼", "leaks, below chance"), "no
 EDGE = 0.04  # room on a strip beyond chance
 
 
-@dataclass(frozen=True)
-class VerdictCell:
-    """One verdict as a table shows it: the number, its interval, and where it lies against chance.
-
-    Attributes:
-        value, interval, floor: As text.
-        mark, words: A sign for the eye, and the same for who hears it.
-        leaning: ``above``, ``below`` or ``none``.
-        strip: Low, value, high and chance as places from 0 to 100 on a line.
-        who: The attacker, and in how many seeds it was the worst.
-    """
-
-    value: str
-    interval: str
-    floor: str
-    mark: str
-    words: str
-    leaning: str
-    strip: Mapping[str, float] | None
-    who: str
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One plain sentence, the arm it is about, the protocol it holds under, and the number behind it."""
+class Finding(NamedTuple):
+    """One plain sentence, the verdict that it tells, its title, and the number behind it."""
 
     sentence: str
-    arm: Arm
+    verdict: Verdict
     title: str
-    terms: Terms
     measure: str
-    cell: VerdictCell
+
+    @property
+    def arm(self) -> Arm:
+        """The runs that it is about."""
+        return self.verdict.arm
+
+    @property
+    def terms(self) -> Terms:
+        """The protocol under which it holds."""
+        return self.verdict.terms
 
 
-@dataclass(frozen=True)
-class Versus:
+class Versus(NamedTuple):
     """One thing held against another: what may be said, and the paired difference behind it."""
 
     says: str
@@ -88,7 +70,7 @@ def findings(family: Family) -> list[Finding]:
     return [_finding(family, one) for one in found]
 
 
-def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, VerdictCell | None]]]:
+def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, Verdict | None]]]:
     """Arms by attribute, those that leak most on top; collapsed arms stand at the end and are not ranked."""
     attributes = family.attributes(audit)
 
@@ -96,15 +78,14 @@ def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, V
         most = worst(arm, audit, attributes)
         return bool(arm.collapsed), -most.leak.value if most else 0.0
 
-    rows = []
-    for arm in sorted(family.arms, key=place):
-        found = {attribute: verdict(arm, audit, attribute) for attribute in attributes}
-        rows.append((arm, {name: cell(one) if one else None for name, one in found.items()}))
-    return rows
+    return [
+        (arm, {attribute: verdict(arm, audit, attribute) for attribute in attributes})
+        for arm in sorted(family.arms, key=place)
+    ]
 
 
 def rows_apart(family: Family, audit: str) -> str:
-    """Why the rows of a table of verdicts cannot be held against each other; empty where they can."""
+    """The reason why rows of a table of verdicts cannot be compared; empty where they can."""
     for attribute in family.attributes(audit):
         found = [one for arm in family.arms if (one := verdict(arm, audit, attribute))]
         if what := next(filter(None, (not_alike(found[0], other) for other in found[1:])), ""):
@@ -133,33 +114,7 @@ def comparisons(family: Family, audit: str, defended: bool) -> list[Comparison]:
     ]
 
 
-def cell(one: Verdict) -> VerdictCell:
-    """A verdict as a table shows it."""
-    mark, words = MARKS[one.leaning]
-    seeds = len(one.by_seed)
-    who = ", ".join(
-        name if count == seeds else f"{name} in {count} of {seeds} seeds"
-        for name, count in one.attackers.items()
-    )
-    interval = f"{number(one.measure.low)}–{number(one.measure.high)}" if one.measure.sure else "no interval"
-    floor = f"chance {one.chance:g}"
-    return VerdictCell(number(one.measure.value), interval, floor, mark, words, one.leaning, _strip(one), who)
-
-
-def _badness(one: Verdict) -> tuple[bool, bool, float]:
-    return not one.arm.collapsed, one.leaning != "none", (one.leak.value - one.chance) / (1 - one.chance)
-
-
-def _finding(family: Family, one: Verdict) -> Finding:
-    words = sentence(one)
-    if one.arm.collapsed:
-        about = "the defence" if one.arm.defended else "what a model that has learned would leak"
-        words += f" The model is below the popularity floor, so this says nothing about {about}."
-    measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
-    return Finding(words, one.arm, family.title(one.audit, one.attribute), one.terms, measure, cell(one))
-
-
-def _strip(one: Verdict) -> dict[str, float] | None:
+def strip(one: Verdict) -> dict[str, float] | None:
     """Places on a line from a little below chance to 1; from 1 below it where a leak lies below."""
     if not one.measure.sure:
         return None
@@ -174,8 +129,29 @@ def _strip(one: Verdict) -> dict[str, float] | None:
     return {name: round(min(100.0, max(0.0, 100 * (at - least) / span)), 1) for name, at in places.items()}
 
 
+def _badness(one: Verdict) -> tuple[bool, bool, float]:
+    return not one.arm.collapsed, one.leaning != "none", (one.leak.value - one.chance) / (1 - one.chance)
+
+
+def _finding(family: Family, one: Verdict) -> Finding:
+    words = _sentence(one)
+    if one.arm.collapsed:
+        about = "the defence" if one.arm.defended else "what a model that has learned would leak"
+        words += f" The model is below the popularity floor, so this says nothing about {about}."
+    measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
+    return Finding(words, one, family.title(one.audit, one.attribute), measure)
+
+
+def _sentence(one: Verdict) -> str:
+    """The run's own words, or the same over seeds."""
+    told = str(one.entries[0]["verdict"].get("sentence") or "")
+    if len(one.entries) == 1 and told:
+        return told
+    return sentence(one.attribute, one.entries, one.leaning, one.measure, one.grants, one.scale)
+
+
 def _more_useful(a: Arm, b: Arm) -> Versus:
-    return _versus(difference(a.useful, b.useful), "more useful", "less useful")
+    return _versus(difference(a.useful(a.metric), b.useful(b.metric)), "more useful", "less useful")
 
 
 def _leaks_less(a: Arm, b: Arm, audit: str, attribute: str) -> Versus:
@@ -188,7 +164,7 @@ def _leaks_less(a: Arm, b: Arm, audit: str, attribute: str) -> Versus:
 
 
 def _versus(found: Measure | None, better: str, worse: str) -> Versus:
-    """What may be said of a paired difference: nothing, unless its interval excludes zero."""
+    """Say what a paired difference shows: nothing, unless its interval excludes zero."""
     if found is None:
         return Versus("not compared", "no seed in common,", "or no replicates kept", "none")
     by = f"by {number(abs(found.value))}"

@@ -9,7 +9,20 @@ from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.epsilons import HEADS
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import between, number, whole
-from veilrec.report.figures import Chart, Figure, Table, Variant, colour, intervals, line, mark, titled, words
+from veilrec.report.figures import (
+    Chart,
+    Figure,
+    Table,
+    Variant,
+    colour,
+    drawing,
+    intervals,
+    line,
+    mark,
+    scatter,
+    titled,
+    words,
+)
 from veilrec.report.labels import place_labels, short_labels
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, worst
 
@@ -42,7 +55,6 @@ class Point(NamedTuple):
 def frontier(family: Family) -> Chart:
     """One plane for each attribute, and one for the worst attribute of each arm."""
     variants: list[Variant] = []
-    tables: list[Table] = []
     for audit in family.audits:
         attributes = family.attributes(audit)
         choices = [verdict_of(family, audit, [name]) for name in attributes]
@@ -52,15 +64,14 @@ def frontier(family: Family) -> Chart:
             titles.insert(0, family.title(audit, WORST))
         for title, points in zip(titles, choices, strict=True):
             if points:
-                tables.append(_table(family, points, title, len(variants)))
-                variants.append(Variant(title, audit, _plane(family, points)))
+                variants.append(Variant(title, audit, _plane(family, points), _table(family, points, title)))
     caption = (
         "Better is up and to the left. Crosses are 95 % intervals over users and seeds; small marks are "
         "single seeds. The dotted step joins those that no other beats on both axes by its mean; whether a "
         "difference is shown stands in the table above. A collapsed model is hollow, pale and not on the "
         "frontier; audits that were not made alike have no frontier."
     )
-    return Chart("frontier", "Usefulness against leakage", caption, "Leakage of", variants, tables)
+    return Chart("frontier", "Usefulness against leakage", caption, "Leakage of", variants)
 
 
 def verdict_of(family: Family, audit: str, attributes: Sequence[str]) -> list[Point]:
@@ -75,7 +86,7 @@ def verdict_of(family: Family, audit: str, attributes: Sequence[str]) -> list[Po
 
 
 def best(points: Sequence[Point]) -> list[Point]:
-    """Those that no other beats on both axes, least leaking first; collapsed ones are not asked."""
+    """Points that no other beats on both axes, least leaking first; collapsed ones are left out."""
     kept: list[Point] = []
     ranked = [point for point in points if not point.arm.collapsed]
     for point in sorted(ranked, key=lambda point: (point.leak.value, -point.useful.value)):
@@ -104,22 +115,20 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
     if (floor := points[0].arm.floor) is not None:
         lines.append(line(f"popularity {number(floor)}", floor, "y"))
     axis = f"leakage: {MEASURES[scale].short} of the worst attacker, mirrored at chance"
-    return {
-        "data": data,
-        "layout": {
-            "height": 480,
-            "margin": {"t": 26},
-            "showlegend": crowded,
-            "xaxis": titled(axis, range=spans[0]),
-            "yaxis": titled(f"usefulness: {family.metric}", range=spans[1]),
-            "shapes": [shape for shape, _ in lines],
-            "annotations": [*(label for _, label in lines), BETTER],
-        },
-    }
+    return drawing(
+        data,
+        lines,
+        height=480,
+        margin={"t": 26},
+        showlegend=crowded,
+        xaxis=titled(axis, range=spans[0]),
+        yaxis=titled(f"usefulness: {family.metric}", range=spans[1]),
+        annotations=[*(label for _, label in lines), BETTER],
+    )
 
 
 def _corners(points: Sequence[Point], spans: tuple[list[float], list[float]]) -> list[str]:
-    """Where the label of each point goes: room for the undefended first, then for those on the frontier."""
+    """Place the label of each point: the undefended first, then those on the frontier."""
     labels, kept = short_labels([point.arm for point in points]), {p.arm.number for p in best(points)}
     places = [(_along(p.leak.value, spans[0]), _along(p.useful.value, spans[1])) for p in points]
     ranks = [
@@ -132,65 +141,55 @@ def _corners(points: Sequence[Point], spans: tuple[list[float], list[float]]) ->
 
 
 def _alike(points: Sequence[Point]) -> bool:
-    """Whether all were attacked alike; where not, nothing beats anything."""
+    """Whether all points were attacked alike; where not, none beats another."""
     first = points[0].verdict
     return not any(not_alike(first, point.verdict) for point in points[1:])
 
 
 def _along(value: float, span: Sequence[float]) -> float:
-    """Where a value lies on an axis, from 0 to 1."""
+    """The place of a value on an axis, from 0 to 1."""
     return (value - span[0]) / (span[1] - span[0])
 
 
 def _marks(point: Point, chance: float, label: str) -> list[Figure]:
     """The seeds small and pale, then the arm with its cross and its label; what has no defence is in bold."""
     arm, shape, tint = point.arm, mark(point.arm), colour(point.arm, PALE if point.arm.collapsed else 1.0)
-    useful = point.arm.useful
+    useful = arm.useful(arm.metric)
     seeds = [
         (one.folded(chance), useful[seed]) for seed, one in point.verdict.by_seed.items() if seed in useful
     ]
-    small = {
-        "type": "scatter",
-        "mode": "markers",
-        "showlegend": False,
-        "hoverinfo": "skip",
-        "legendgroup": str(arm.number),
-        "x": [leak.value for leak, _ in seeds],
-        "y": [one.value for _, one in seeds],
-        "marker": {"symbol": shape, "size": 5, "color": colour(arm, 0.4)},
-    }
+    small = scatter(
+        "markers",
+        [leak.value for leak, _ in seeds],
+        [one.value for _, one in seeds],
+        showlegend=False,
+        legendgroup=str(arm.number),
+        marker={"symbol": shape, "size": 5, "color": colour(arm, 0.4)},
+    )
     told = f"{words(arm.label)}{' (collapsed)' if arm.collapsed else ''}"
-    large = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "name": told,
-        "legendgroup": str(arm.number),
-        "x": [point.leak.value],
-        "y": [point.useful.value],
-        "text": [words(label)],
-        "textfont": {"size": 13, "color": tint, "weight": 400 if arm.defended else 700},
-        "error_x": intervals([point.leak], tint),
-        "error_y": intervals([point.useful], tint),
-        "marker": {"symbol": f"{shape}-open" if arm.collapsed else shape, "size": 13, "color": tint},
-        "hoverinfo": "text",
-        "hovertext": [
+    large = scatter(
+        "markers+text",
+        [point.leak.value],
+        [point.useful.value],
+        name=told,
+        legendgroup=str(arm.number),
+        text=[words(label)],
+        textfont={"size": 13, "color": tint, "weight": 400 if arm.defended else 700},
+        error_x=intervals([point.leak], tint),
+        error_y=intervals([point.useful], tint),
+        marker={"symbol": f"{shape}-open" if arm.collapsed else shape, "size": 13, "color": tint},
+        hovertext=[
             f"{told}<br>{words(point.verdict.attribute)}: leakage {whole(point.leak)}"
             f"<br>usefulness {whole(point.useful)}<br>{words(arm.epsilon)}"
         ],
-    }
+    )
     return [small, large] if len(seeds) > 1 else [large]
 
 
 def _step(kept: Sequence[Point]) -> Figure:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "frontier",
-        "hoverinfo": "skip",
-        "x": [point.leak.value for point in kept],
-        "y": [point.useful.value for point in kept],
-        "line": {"shape": "hv", "dash": "dot", "width": 1.5, "color": "@muted"},
-    }
+    places = [[point.leak.value for point in kept], [point.useful.value for point in kept]]
+    dots = {"shape": "hv", "dash": "dot", "width": 1.5, "color": "@muted"}
+    return scatter("lines", *places, name="frontier", line=dots)
 
 
 def _spans(points: Sequence[Point], chance: float) -> tuple[list[float], list[float]]:
@@ -204,7 +203,7 @@ def _spans(points: Sequence[Point], chance: float) -> tuple[list[float], list[fl
     return [chance - 0.06 * wide, far + 0.22 * wide], [low - room, high + room]
 
 
-def _table(family: Family, points: Sequence[Point], title: str, variant: int) -> Table:
+def _table(family: Family, points: Sequence[Point], title: str) -> Table:
     """The numbers behind one plane."""
     scale = MEASURES[points[0].verdict.scale]
     head = [
@@ -232,4 +231,4 @@ def _table(family: Family, points: Sequence[Point], title: str, variant: int) ->
         ]
         for p in points
     ]
-    return Table(head, rows, (0, 1), [variant], title)
+    return Table(head, rows, (0, 1), title)

@@ -17,7 +17,7 @@ CORNERS = ("top right", "bottom right", "top left", "bottom left")
 
 
 def short_labels(arms: Sequence[Arm]) -> list[str]:
-    """What stands at the marks: of several defences of one name their settings alone, else whole labels."""
+    """Labels at the marks: of several defences of one name their settings alone, else whole labels."""
     defended = [arm.label for arm in arms if arm.defended]
     names = {label.partition(" (")[0] for label in defended}
     if len(defended) < 2 or len(names) > 1 or not all(label.endswith(")") for label in defended):
@@ -42,14 +42,14 @@ def place_labels(places: Sequence[tuple[float, float]], lengths: Sequence[int]) 
 
 
 def _box(x: float, y: float, width: float, corner: str) -> Box:
-    """Of a label at a corner of its point."""
+    """The box of a label at a corner of its point."""
     left = x + 8 if "right" in corner else x - 8 - width
     bottom = y + 4 if "top" in corner else y - 4 - LINE
     return left, bottom, left + width, bottom + LINE
 
 
 def _hidden(box: Box, taken: Sequence[Box]) -> float:
-    """How much of what is taken a box would hide, or lose beyond the edge."""
+    """The area of other boxes that a box would hide, and of itself that the edge would cut off."""
     left, bottom, right, top = box
     over = sum(
         max(0.0, min(right, r) - max(left, lo)) * max(0.0, min(top, t) - max(bottom, b))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import bare, between, count, number, whole
-from veilrec.report.figures import Chart, Figure, Table, Variant, rows_figure, ticks
+from veilrec.report.figures import Chart, Figure, Table, Variant, drawing, rows_figure, ticks
 from veilrec.report.verdicts import (
     MEASURES,
+    SCALES,
     attackers,
     floors,
     groups,
@@ -20,6 +22,10 @@ from veilrec.report.verdicts import (
 )
 
 __all__ = ["by_attacker", "by_group", "by_part", "touched"]
+
+Key = TypeVar("Key", bound=Hashable)
+Series = Sequence[tuple[Arm, Sequence[Measure | None]]]
+Parts = Sequence[tuple[str, dict[str, Measure]]]  # by row
 
 WAYS = {
     "rows": "the row was sent or changed",
@@ -43,17 +49,12 @@ HEAT = {
 def by_attacker(family: Family) -> Chart:
     """Every attacker of every arm, by attribute and measure, with the floors across."""
     variants: list[Variant] = []
-    tables: list[Table] = []
     for audit, attribute in _asked(family):
-        title, start = family.title(audit, attribute), len(variants)
-        for measure in measures(family, audit, attribute):
-            variants.append(
-                Variant(
-                    f"{title}: {MEASURES[measure].name}", title, _attackers(family, audit, attribute, measure)
-                )
-            )
-        mine = list(range(start, len(variants)))
-        tables += [_attacker_table(family, audit, attribute, mine)] if mine else []
+        title, shown = family.title(audit, attribute), measures(family, audit, attribute)
+        table = _attacker_table(family, audit, attribute, shown)
+        for name in shown:
+            figure = _attackers(family, audit, attribute, name)
+            variants.append(Variant(f"{title}: {MEASURES[name].name}", title, figure, table))
     caption = (
         "Each mark is an attacker with its 95 % interval; a bar leads to it from chance. Hollow: no leak "
         "shown, since the interval covers chance or p is not below 0.05. Lines are what guessing without "
@@ -61,122 +62,93 @@ def by_attacker(family: Family) -> Chart:
         "An oracle was chosen with the truth in "
         "hand, which no real attacker has."
     )
-    return Chart("attackers", "Leakage by attacker", caption, "Show", variants, tables)
+    return Chart("attackers", "Leakage by attacker", caption, "Show", variants)
 
 
 def by_part(family: Family) -> Chart:
     """What each part of the model gives away: by attribute for each arm, and by arm for each attribute."""
-    variants: list[Variant] = []
-    tables: list[Table] = []
-    asked = _asked(family)
-    titles = {pair: family.title(*pair) for pair in asked}
-
-    def add(name: str, group: str, rows: Sequence[tuple[str, dict[str, Measure]]]) -> None:
-        if any(found for _, found in rows):
-            tables.append(_part_table(rows, len(variants), name))
-            variants.append(Variant(name, group, _heat(rows)))
-
-    for arm in family.arms:
-        add(
-            f"{arm.label}: all attributes",
-            "by defence",
-            [(titles[pair], parts(arm, *pair)) for pair in asked],
-        )
-    if len(family.arms) > 1:
-        for pair in asked:
-            add(
-                f"{titles[pair]}: all defences",
-                "by attribute",
-                [(arm.label, parts(arm, *pair)) for arm in family.arms],
-            )
+    titles = {pair: family.title(*pair) for pair in _asked(family)}
+    rows: list[tuple[str, str, Parts]] = [
+        (f"{arm.label}: all attributes", "by defence", [(titles[pair], parts(arm, *pair)) for pair in titles])
+        for arm in family.arms
+    ]
+    for pair, title in titles.items() if len(family.arms) > 1 else ():
+        found = [(arm.label, parts(arm, *pair)) for arm in family.arms]
+        rows.append((f"{title}: all defences", "by attribute", found))
     caption = (
         "AUC of an attacker who sees that part alone, chance 0.5. The stronger the colour, the more leaks. "
         "A cell without colour, its number in brackets, has an interval that covers chance: no leak shown."
     )
-    return Chart("parts", "Leakage by part of the model", caption, "Show", variants, tables)
+    variants = [_heat(*one) for one in rows if any(found for _, found in one[2])]
+    return Chart("parts", "Leakage by part of the model", caption, "Show", variants)
 
 
 def by_group(family: Family) -> Chart:
-    """How often the guess is right within each group of users."""
+    """A chart of how often the guess is right within each group of users."""
     variants: list[Variant] = []
-    tables: list[Table] = []
     for audit, attribute in _asked(family):
         found = {arm: groups(arm, audit, attribute) for arm in family.arms}
-        keys = list(dict.fromkeys(key for one in found.values() for key in one))
-        if not keys:
-            continue
+        keys = _keys(found.values())
         users = {key: next(one[key][0] for one in found.values() if key in one) for key in keys}
         names = [f"{by}: {group} ({count(users[by, group])})" for by, group in keys]
         series = [(arm, [one[key][1] if key in one else None for key in keys]) for arm, one in found.items()]
         floor = {f"all: {kind}": at for kind, at in floors(family, audit, attribute, "micro_f1").items()}
-        title = family.title(audit, attribute)
-        tables.append(_rows_table("group", names, series, floor, len(variants), title))
-        variants.append(
-            Variant(title, audit, rows_figure(names, series, "how often the guess is right", floor))
-        )
+        title, axis = family.title(audit, attribute), "how often the guess is right"
+        figure = rows_figure(names, series, axis, floor)
+        table = _rows_table("group", names, series, floor, title)
+        variants += [Variant(title, audit, figure, table)] if keys else []
     caption = (
         "How often the verdict's attacker is right within each group, with the number of users and 95 % "
         "intervals. Lines are what guessing without looking gives over all users: always guessing the "
         "majority is right for everybody in one group and for nobody in the others."
     )
-    return Chart("groups", "Groups of users", caption, "Guessing", variants, tables)
+    return Chart("groups", "Groups of users", caption, "Guessing", variants)
 
 
 def touched(family: Family) -> Chart:
-    """Which items a user touched, from one upload."""
+    """A chart of how well one upload tells which items a user touched."""
     variants: list[Variant] = []
-    tables: list[Table] = []
     for audit in family.audits:
         found = {arm: membership(arm, audit) for arm in family.arms}
-        keys = list(dict.fromkeys(key for one in found.values() for key in one))
-        if keys:
-            names = [WAYS.get(key, key) for key in keys]
-            series = [(arm, [one.get(key) for key in keys]) for arm, one in found.items()]
-            tables.append(_rows_table("told by", names, series, {"chance": 0.5}, len(variants), audit))
-            drawing = rows_figure(names, series, "AUC: did this user touch this item", {"chance": 0.5}, 0.5)
-            variants.append(Variant(audit, "", drawing))
+        keys, chance = _keys(found.values()), {"chance": 0.5}
+        names = [WAYS.get(key, key) for key in keys]
+        series = [(arm, [one.get(key) for key in keys]) for arm, one in found.items()]
+        figure = rows_figure(names, series, "AUC: did this user touch this item", chance, 0.5)
+        table = _rows_table("told by", names, series, chance, audit)
+        variants += [Variant(audit, "", figure, table)] if keys else []
     caption = (
         "From one upload of a user, without any label: can touched items be told from others? AUC with 95 % "
         "interval; 0.5 is chance, 1 is reading the history. What is surely below chance is turned round."
     )
-    return Chart("membership", "Which items a user touched", caption, "Protocol", variants, tables)
+    return Chart("membership", "Which items a user touched", caption, "Protocol", variants)
 
 
 def _asked(family: Family) -> list[tuple[str, str]]:
     return [(audit, attribute) for audit in family.audits for attribute in family.attributes(audit)]
 
 
+def _keys(found: Iterable[Mapping[Key, Any]]) -> list[Key]:
+    """Every key of any of them, once."""
+    return list(dict.fromkeys(key for one in found for key in one))
+
+
 def _attackers(family: Family, audit: str, attribute: str, measure: str) -> Figure:
     found = {arm: attackers(arm, audit, attribute) for arm in family.arms}
-    keys = list(dict.fromkeys(name for one in found.values() for name in one))
-    names = [
-        _called(family, audit, attribute, key, any(one[key].oracle for one in found.values() if key in one))
-        for key in keys
+    keys = _keys(found.values())
+    oracles = {name for one in found.values() for name, who in one.items() if who.oracle}
+    starred = {name for arm in found if (one := verdict(arm, audit, attribute)) for name in one.attackers}
+    names = [f"{key}{' (oracle)' * (key in oracles)}{' ★' * (key in starred)}" for key in keys]
+    series = [
+        (arm, [one[key].scores.get(measure) if key in one else None for key in keys])
+        for arm, one in found.items()
     ]
-
-    def scores(arm: Arm) -> list[Measure | None]:
-        return [found[arm][key].scores.get(measure) if key in found[arm] else None for key in keys]
-
     chance = MEASURES[measure].chance
-    across = floors(family, audit, attribute, measure) or ({} if chance is None else {"chance": chance})
-    if measure == "auc":
-        across = {"chance": 0.5}
-    base = chance if measure in {"auc", "spearman", "r2"} else None
-    return rows_figure(
-        names, [(arm, scores(arm)) for arm in family.arms], MEASURES[measure].words, across, base
-    )
+    across = {} if measure == "auc" else floors(family, audit, attribute, measure)
+    across = across or ({} if chance is None else {"chance": chance})
+    return rows_figure(names, series, MEASURES[measure].words, across, chance if measure in SCALES else None)
 
 
-def _called(family: Family, audit: str, attribute: str, name: str, oracle: bool) -> str:
-    """An attacker by name, starred where a verdict names it."""
-    chosen = any(
-        found and name in found.attackers for found in (verdict(arm, audit, attribute) for arm in family.arms)
-    )
-    return f"{name}{' (oracle)' if oracle else ''}{' ★' if chosen else ''}"
-
-
-def _attacker_table(family: Family, audit: str, attribute: str, variants: Sequence[int]) -> Table:
-    shown = measures(family, audit, attribute)
+def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[str]) -> Table:
     head = ["defence", "attacker", "family", *(MEASURES[name].short for name in shown), "p"]
     rows = [
         [
@@ -189,35 +161,33 @@ def _attacker_table(family: Family, audit: str, attribute: str, variants: Sequen
         for arm in family.arms
         for one in attackers(arm, audit, attribute).values()
     ]
-    kinds = dict.fromkeys(kind for name in shown for kind in floors(family, audit, attribute, name))
-    for kind in kinds:
-        given = [floors(family, audit, attribute, name).get(kind) for name in shown]
-        rows.append(["floor", kind, "", *(number(value) for value in given), "–"])
-    return Table(head, rows, (0, 1, 2), variants, family.title(audit, attribute))
+    given = [floors(family, audit, attribute, name) for name in shown]
+    rows += [["floor", kind, "", *(number(one.get(kind)) for one in given), "–"] for kind in _keys(given)]
+    return Table(head, rows, (0, 1, 2), family.title(audit, attribute))
 
 
-def _heat(rows: Sequence[tuple[str, dict[str, Measure]]]) -> Figure:
+def _heat(name: str, group: str, rows: Parts) -> Variant:
     """Rows by parts; what does not differ from chance has no colour."""
-    keys = list(dict.fromkeys(part for _, found in rows for part in found))
-    rows = [(name, found) for name, found in rows if found]
+    keys, rows = _keys(found for _, found in rows), [(row, found) for row, found in rows if found]
 
     def grid(what: Callable[[Measure], object]) -> list[list[object]]:
         return [[what(found[key]) if key in found else None for key in keys] for _, found in rows]
 
     plain: Figure = {"zeroline": False, "ticks": ""}
-    return {
-        "data": [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(whole)}],
-        "layout": {
-            "height": 48 * len(rows) + 70,
-            "showlegend": False,
-            "xaxis": ticks(keys, 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
-            "yaxis": ticks([name for name, _ in rows], 18, autorange="reversed", **plain),
-        },
-    }
+    figure = drawing(
+        [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(whole)}],
+        [],
+        height=48 * len(rows) + 70,
+        showlegend=False,
+        xaxis=ticks(keys, 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
+        yaxis=ticks([row for row, _ in rows], 18, autorange="reversed", **plain),
+    )
+    body = [[row, *(whole(found.get(key)) for key in keys)] for row, found in rows]
+    return Variant(name, group, figure, Table(["", *keys], body, (0,), f"{name}; chance 0.5"))
 
 
 def _depth(one: Measure) -> float:
-    """How strong the colour is: 0.5 for none."""
+    """The strength of a cell's colour: 0.5 where no leak is shown."""
     return 0.5 if one.leaning(0.5) == "none" and one.sure else round(one.folded(0.5).value, 4)
 
 
@@ -227,28 +197,18 @@ def _number(one: Measure) -> str:
     return f"({short})" if one.sure and one.leaning(0.5) == "none" else short
 
 
-def _part_table(rows: Sequence[tuple[str, dict[str, Measure]]], variant: int, title: str) -> Table:
-    keys = list(dict.fromkeys(part for _, found in rows for part in found))
-    body = [[name, *(whole(found.get(key)) for key in keys)] for name, found in rows if found]
-    return Table(["", *keys], body, (0,), [variant], f"{title}; chance 0.5")
-
-
 def _rows_table(
-    what: str,
-    names: Sequence[str],
-    series: Sequence[tuple[Arm, Sequence[Measure | None]]],
-    floor: dict[str, float],
-    variant: int,
-    title: str,
+    what: str, names: Sequence[str], series: Series, floor: Mapping[str, float], title: str
 ) -> Table:
     rows = [
-        [arm.label, f"{name}{', turned round' if one and one.turned else ''}", *_cells(one)]
+        [
+            arm.label,
+            f"{name}{', turned round' if one and one.turned else ''}",
+            number(one.value if one else None),
+            between(one),
+        ]
         for arm, ones in series
         for name, one in zip(names, ones, strict=True)
     ]
     rows += [["floor", name, number(at), "–"] for name, at in floor.items()]
-    return Table(["defence", what, "value", "95 % interval"], rows, (0, 1), [variant], title)
-
-
-def _cells(one: Measure | None) -> list[str]:
-    return [number(one.value if one else None), between(one)]
+    return Table(["defence", what, "value", "95 % interval"], rows, (0, 1), title)

@@ -13,16 +13,15 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from veilrec.metrics.arms import Family, families
-from veilrec.metrics.terms import protocols, terms
-from veilrec.metrics.words import bare
+from veilrec.metrics.arms import Family, families, protocols, terms
+from veilrec.metrics.measures import gathered
+from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
-from veilrec.report.exports import columnar, embedded, table
+from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
-from veilrec.report.findings import comparisons, findings, rows_apart, table_of_verdicts
+from veilrec.report.findings import MARKS, comparisons, findings, rows_apart, strip, table_of_verdicts
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_group, by_part, touched
-from veilrec.report.people import user_map
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
@@ -40,24 +39,25 @@ class Section:
     charts: list[Chart]
 
 
-def page(results: Sequence[tuple[str, Result]], title: str, maps: Mapping[str, Any]) -> str:
+def page(results: Sequence[tuple[str, Result]], title: str) -> str:
     """The whole page as text."""
     groups, left = families(results)
-    blocks = [_block(family, k, maps) for k, family in enumerate(groups)]
+    blocks = [_block(family, k) for k, family in enumerate(groups)]
     charts = {
         f"{block['key']}-{chart.key}": [variant.figure for variant in chart.variants]
         for block in blocks
         for section in block["sections"]
         for chart in section.charts
     }
-    data = embedded({"charts": _short(charts), "table": columnar(table(results))})
+    rows = table(results)
+    numbers = {"columns": COLUMNS, "rows": [list(row.values()) for row in rows], "csv": to_csv(rows)}
+    data = embedded({"charts": _short(charts), "numbers": numbers})
     names = ", ".join(dict.fromkeys(family.data for family in groups))
     text: str = _template().render(
         title=title or f"What the server can find out: {names}",
         blocks=blocks,
         left=left,
         meta=_meta(groups, len(results)),
-        maps=any(maps.get(name) for name, _ in results),
         data=data,
         style=(style := _read("style.css")),
         script=(script := _read("script.js")),
@@ -87,7 +87,7 @@ def _meta(groups: Sequence[Family], runs: int) -> str:
     return f"{runs} run{'' if runs == 1 else 's'}; {'; '.join(dict.fromkeys(data))}."
 
 
-def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, Any]:
+def _block(family: Family, place: int) -> dict[str, Any]:
     """All that the template says about one family."""
     sections = [
         Section("tradeoff", "Usefulness against leakage", [frontier(family)]),
@@ -95,12 +95,11 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
         Section("parts", "Where it leaks", [by_part(family)]),
         Section("learning", "How it learned", [running.learning(family)]),
         Section("people", "Who is found out", [by_group(family), touched(family)]),
-        Section("map", "Map of users", [user_map(family, maps)]),
-        Section("cost", "What it cost", [running.traffic(family), running.time(family)]),
     ]
+    cost = {"Traffic": running.traffic(family), "Time": running.time(family)}
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {
-        "key": f"f{number}",
+        "key": f"f{place}",
         "family": family,
         "findings": findings(family),
         "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
@@ -114,6 +113,7 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
         "scales": {(v.audit, v.attribute): MEASURES[v.scale].short for v in verdicts(family)},
         "apart": [arm.label for arm in family.arms if arm.collapsed],
         "sections": [section for section in drawn if section.charts],
+        "cost": {title: table for title, table in cost.items() if table.rows},
         "tested": bare(family.first.utility.users),
         "reads": _reads(family),
         "epsilons": {arm: arm.epsilon for arm in family.arms} if family.noisy else {},
@@ -128,9 +128,7 @@ def _block(family: Family, number: int, maps: Mapping[str, Any]) -> dict[str, An
 
 def _reads(family: Family) -> list[str]:
     """What models are told about users, each sentence once; with the arms, where they differ."""
-    found: dict[str, list[str]] = {}
-    for arm in family.arms:
-        found.setdefault(arm.first.reads(), []).append(arm.label)
+    found = gathered((arm.first.reads(), arm.label) for arm in family.arms)
     if len(found) == 1:
         return [sentence for sentence in found if sentence]
     return [f"{', '.join(arms)}: {sentence}" for sentence, arms in found.items() if sentence]
@@ -141,6 +139,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.globals |= {"number": number, "strip": strip, "marks": MARKS}
     return environment.from_string(_read("page.html"))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.groups import flat
-from veilrec.metrics.words import bare, count, duration, number, shown
+from veilrec.metrics.measures import average
+from veilrec.metrics.words import ABSENT, bare, count, duration, number, shown
 from veilrec.report.figures import Table
 
 __all__ = ["Audit", "Ledger", "audits", "ledgers", "runs", "settings", "utility_table"]
@@ -34,6 +35,11 @@ CONSENTING = {  # the same where those are known who consent, whose number stand
 NOTHING = "no formal guarantee"
 TOO_MUCH = 20  # a composed ε beyond which a guarantee rules nothing out, as the ledger itself has it
 YES = {True: "yes", False: "no"}
+SUMS = {
+    "max": "whole run, most exposed user",
+    "median": "whole run, median user",
+    "mean": "whole run, mean",
+}
 MECHANISM = {
     "defence": "defence",
     "part": "part",
@@ -63,7 +69,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the defences of an arm guarantee.
+    """The guarantees of an arm's defences, as a report shows them.
 
     `kind` is ``sure``, ``weak`` (accounted for, with what limits it among the `flags`) or ``open``.
     """
@@ -89,7 +95,7 @@ def audits(family: Family) -> list[Audit]:
 
 
 def ledgers(family: Family) -> list[Ledger]:
-    """What each arm guarantees; over several seeds the largest sum."""
+    """The guarantees of each arm; over several seeds the largest sum."""
     return [_ledger(arm) for arm in family.arms]
 
 
@@ -97,9 +103,9 @@ def utility_table(family: Family) -> Table:
     """Every metric of every arm, popularity on top."""
     utility = family.first.utility
     names = list(utility.test)
-    rows = [["popularity (floor)", "–", *(number(utility.floor.get(name), 4) for name in names)]]
+    rows = [["popularity (floor)", ABSENT, *(number(utility.floor.get(name), 4) for name in names)]]
     for arm in family.arms:
-        means = [_mean([r.utility.test.get(name) for r in arm.results]) for name in names]
+        means = [average(r.utility.test.get(name) for r in arm.results) for name in names]
         flagged = " (collapsed)" if arm.collapsed else ""
         rows.append([f"{arm.label}{flagged}", str(len(arm.runs)), *(number(value, 4) for value in means)])
     return Table(["defence", "seeds", *names], rows)
@@ -185,13 +191,9 @@ def _ledger(arm: Arm) -> Ledger:
     guarantee = len(found) == len(arm.results) and all(one.get("guarantee") for one in found)
     limits = _limits(first, arm) if guarantee else []
     mechanisms = [
-        [
-            YES.get(value, bare(value)) if isinstance(value := one.get(key), bool) else bare(value)
-            for key in MECHANISM
-        ]
+        [YES[value] if isinstance(value := one.get(key), bool) else bare(value) for key in MECHANISM]
         for one in first.get("mechanisms") or ()
     ]
-    budget = "" if first.get("budget") is None else bare(first["budget"])
     return Ledger(
         arm,
         "open" if not guarantee else "weak" if limits else "sure",
@@ -199,13 +201,13 @@ def _ledger(arm: Arm) -> Ledger:
         _statement(first),
         Table(list(MECHANISM.values()), mechanisms, (0, 1, 2, 5, 6)) if mechanisms else None,
         _sums(first),
-        budget,
+        "" if first.get("budget") is None else bare(first["budget"]),
         [str(note) for note in first.get("notes") or ()],
     )
 
 
 def _limits(ledger: Mapping[str, Any], arm: Arm) -> list[str]:
-    """What keeps an accounted ε from protecting: its size, and what goes up beside the values."""
+    """List what keeps an accounted ε from protecting: its size, and what goes up beside the values."""
     notes = " ".join(str(note) for note in ledger.get("notes") or ())
     touched = any(one.get("rows") == "touched" for one in ledger.get("mechanisms") or ())
     posts = any(((r.traffic.get("by_kind") or {}).get("up") or {}).get("posts") for r in arm.results)
@@ -218,7 +220,7 @@ def _limits(ledger: Mapping[str, Any], arm: Arm) -> list[str]:
 
 
 def _statement(ledger: Mapping[str, Any]) -> str:
-    """What the ledger says in one sentence; nothing where that is what the heading says already."""
+    """The ledger's sentence; nothing where the heading says the same already."""
     told = str(ledger.get("statement") or "")
     return "" if told.lower().strip(". ") == NOTHING else told[:1].upper() + told[1:]
 
@@ -226,16 +228,15 @@ def _statement(ledger: Mapping[str, Any]) -> str:
 def _sums(ledger: Mapping[str, Any]) -> Table | None:
     """ε of one upload and of all uploads of the run."""
     each, whole = ledger.get("per_upload") or {}, ledger.get("composed") or {}
-    rows = (
-        [["one upload", "–", bare(each.get("epsilon")), bare(each.get("delta")), str(each.get("how", ""))]]
-        if each
-        else []
-    )
-    for name, words in (
-        ("max", "whole run, most exposed user"),
-        ("median", "whole run, median user"),
-        ("mean", "whole run, mean"),
-    ):
+    upload = [
+        "one upload",
+        ABSENT,
+        bare(each.get("epsilon")),
+        bare(each.get("delta")),
+        str(each.get("how", "")),
+    ]
+    rows = [upload] if each else []
+    for name, words in SUMS.items():
         if (epsilon := (whole.get("epsilon") or {}).get(name)) is not None:
             uploads = bare((whole.get("uploads") or {}).get(name))
             rows.append([words, uploads, bare(epsilon), bare(whole.get("delta")), str(whole.get("how", ""))])
@@ -249,8 +250,3 @@ def _epsilon(ledger: Mapping[str, Any]) -> float | None:
 
 def _pairs(values: Mapping[str, Any], what: str) -> Table:
     return Table([what, "value"], [[key, shown(value)] for key, value in values.items()], (0, 1))
-
-
-def _mean(values: list[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None

@@ -104,16 +104,8 @@
     else save(`${id}.png`, "image/png", Uint8Array.from(atob(body), (letter) => letter.charCodeAt(0)));
   };
 
-  // One number in each row; text that a spreadsheet would run as a formula gets an apostrophe in front.
-  const rows = () => store.table.rows.map((row) => row.map((cell) => (Array.isArray(cell) ? store.table.texts[cell[0]] : cell)));
-  const quoted = (cell) => {
-    if (cell === null || cell === undefined) return "";
-    const text = typeof cell === "string" && /^[=+\-@\t\r\n]/.test(cell) ? `'${cell}` : String(cell);
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  };
-  const csv = () => [store.table.columns, ...rows()].map((row) => row.map(quoted).join(",") + "\r\n").join("");
-  const json = () => JSON.stringify(
-    rows().map((row) => Object.fromEntries(row.map((cell, k) => [store.table.columns[k], cell]))), null, 1);
+  const json = () => JSON.stringify(store.numbers.rows.map(
+    (row) => Object.fromEntries(row.map((cell, k) => [store.numbers.columns[k], cell]))), null, 1);
 
   const theme = document.getElementById("theme");
   const press = () => theme.setAttribute("aria-pressed", String(dark()));
@@ -152,7 +144,7 @@
     saveImage(button.dataset.of, button.dataset.image);
   }));
   document.querySelectorAll("[data-export]").forEach((button) => button.addEventListener("click", () => {
-    if (button.dataset.export === "csv") save("report.csv", "text/csv;charset=utf-8", csv());
+    if (button.dataset.export === "csv") save("report.csv", "text/csv;charset=utf-8", store.numbers.csv);
     else save("report.json", "application/json", json());
   }));
 

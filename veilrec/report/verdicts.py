@@ -9,17 +9,16 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
-from veilrec.metrics.arms import Arm, Family
-from veilrec.metrics.leaks import found_in
-from veilrec.metrics.measures import Measure, combined_p, difference, pool, read
-from veilrec.metrics.terms import Terms, terms
+from veilrec.metrics.arms import Arm, Family, Terms, terms
+from veilrec.metrics.leaks import attacker_of, leaks_by_seed
+from veilrec.metrics.measures import Measure, combined_p, difference, gathered, pool, read
 
 __all__ = [
     "MEASURES",
+    "SCALES",
     "Attacker",
     "Score",
     "Verdict",
-    "attacker_of",
     "attackers",
     "floors",
     "groups",
@@ -91,7 +90,7 @@ class Verdict:
 
     @property
     def chance(self) -> float:
-        """What guessing gives on this scale."""
+        """The score of guessing on this scale."""
         return MEASURES[self.scale].chance or 0.0
 
     @property
@@ -106,7 +105,7 @@ class Verdict:
 
     @property
     def grants(self) -> list[str]:
-        """What the attacker was given beyond what it saw, in any seed."""
+        """Everything granted to the attacker beyond what it saw, in any seed."""
         return self.terms.grants
 
     @property
@@ -127,7 +126,7 @@ class Attacker(NamedTuple):
 
 
 def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
-    """What the runs of an arm say about an attribute; None where they say nothing."""
+    """The verdict of an arm's runs on an attribute; None where they have none."""
     entries = {seed: entry for seed, entry in _entries(arm, audit, attribute).items() if entry.get("verdict")}
     given = {seed: entry["verdict"] for seed, entry in entries.items()}
     scale = next((name for name in SCALES if any(one.get(name) for one in given.values())), None)
@@ -166,15 +165,20 @@ def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
 
 
 def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
-    """How much less the first leaks than the second, by pairs of runs; below 0 where it leaks more.
+    """Leakage of the second minus that of the first, by pairs of runs; below 0 where the first leaks more.
 
-    Leaks below chance are turned round, so that being wrong on purpose is no defence.
+    Leaks below chance are turned round, so that being wrong on purpose does not pass for a defence.
     """
-    return difference(_turned(second), _turned(first))
+    return difference(
+        *(
+            leaks_by_seed({seed: one.arm.runs[seed] for seed in one.by_seed}, one.audit, one.attribute)
+            for one in (second, first)
+        )
+    )
 
 
 def not_alike(first: Verdict, second: Verdict) -> str:
-    """What keeps two verdicts from being compared, by the rule of `veilrec compare`; empty where nothing."""
+    """Name what keeps two verdicts from being compared, by the rule of `veilrec compare`; or nothing."""
     one, other = first.arm.seeds, second.arm.seeds
     pairs = [(one[seed], other[seed]) for seed in one if seed in other] or [
         (first.arm.first, second.arm.first)
@@ -186,10 +190,11 @@ def not_alike(first: Verdict, second: Verdict) -> str:
 
 def attackers(arm: Arm, audit: str, attribute: str) -> dict[str, Attacker]:
     """Every attacker by name."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for entry in _entries(arm, audit, attribute).values():
-        for attacker in entry.get("attackers") or ():
-            found.setdefault(str(attacker["name"]), []).append(attacker)
+    found = gathered(
+        (str(attacker["name"]), attacker)
+        for entry in _entries(arm, audit, attribute).values()
+        for attacker in entry.get("attackers") or ()
+    )
     return {name: _attacker(name, seeds) for name, seeds in found.items()}
 
 
@@ -207,33 +212,35 @@ def measures(family: Family, audit: str, attribute: str) -> list[str]:
 
 def floors(family: Family, audit: str, attribute: str, measure: str) -> dict[str, float]:
     """What guessing without looking gives, by kind of guess."""
-    found: dict[str, list[float]] = {}
-    for arm in family.arms:
-        for entry in _entries(arm, audit, attribute).values():
-            for kind, values in (entry.get("floors") or {}).items():
-                if (one := read(values.get(measure))) is not None:
-                    found.setdefault(str(kind), []).append(one.value)
+    found = gathered(
+        (str(kind), one.value)
+        for arm in family.arms
+        for entry in _entries(arm, audit, attribute).values()
+        for kind, values in (entry.get("floors") or {}).items()
+        if (one := read(values.get(measure)))
+    )
     return {kind: fmean(values) for kind, values in found.items()}
 
 
 def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
     """The AUC, or what stands for it, from each part of the model alone."""
-    found: dict[str, list[Measure]] = {}
-    for entry in _entries(arm, audit, attribute).values():
-        for part in entry.get("parts") or ():
-            if measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None):
-                found.setdefault(str(part["part"]), []).append(measure)
+    found = gathered(
+        (str(part["part"]), measure)
+        for entry in _entries(arm, audit, attribute).values()
+        for part in entry.get("parts") or ()
+        if (measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None))
+    )
     return {name: pool(seeds) for name, seeds in found.items()}
 
 
 def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
     """How often the guess is right within each group of users: ``(by, group)`` → users, measure."""
-    found: dict[tuple[str, str], list[tuple[int, Measure]]] = {}
-    for entry in _entries(arm, audit, attribute).values():
-        for group in entry.get("groups") or ():
-            if measure := read(group.get("micro_f1")):
-                key = (str(group.get("by", "")), str(group.get("group", "")))
-                found.setdefault(key, []).append((int(group.get("users") or 0), measure))
+    found = gathered(
+        ((str(group.get("by", "")), str(group.get("group", ""))), (int(group.get("users") or 0), measure))
+        for entry in _entries(arm, audit, attribute).values()
+        for group in entry.get("groups") or ()
+        if (measure := read(group.get("micro_f1")))
+    )
     return {
         key: (round(fmean(users for users, _ in seeds)), pool([measure for _, measure in seeds]))
         for key, seeds in found.items()
@@ -242,20 +249,15 @@ def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
     """Which items a user touched: the AUC of each way of telling, turned round in seeds below chance."""
-    found: dict[str, list[Measure]] = {}
-    for result in arm.results:
-        for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items():
-            if isinstance(entry, Mapping) and (measure := read(entry)):
-                found.setdefault(str(name), []).append(measure.upright(0.5))
-    turned = {name: any(one.turned for one in seeds) for name, seeds in found.items()}
-    return {name: replace(pool(seeds), turned=turned[name]) for name, seeds in found.items()}
-
-
-def attacker_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attacker whom the verdict of a run names."""
-    name = entry["verdict"].get("attacker")
-    none: Mapping[str, Any] = {}
-    return next((one for one in entry.get("attackers") or () if one.get("name") == name), none)
+    found = gathered(
+        (str(name), measure.upright(0.5))
+        for result in arm.results
+        for name, entry in (result.privacy.get(audit, {}).get("membership") or {}).items()
+        if isinstance(entry, Mapping) and (measure := read(entry))
+    )
+    return {
+        name: replace(pool(seeds), turned=any(one.turned for one in seeds)) for name, seeds in found.items()
+    }
 
 
 def _entries(arm: Arm, audit: str, attribute: str) -> dict[Any, Mapping[str, Any]]:
@@ -280,9 +282,3 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
         {measure: replace(pool(found), p=p) for measure, found in scores.items() if found},
         p,
     )
-
-
-def _turned(one: Verdict) -> dict[Any, Measure]:
-    """The measure by seed, turned round in runs that are surely below chance."""
-    found = {seed: found_in(one.arm.runs[seed], one.audit, one.attribute) for seed in one.by_seed}
-    return {seed: leak.measure for seed, leak in found.items() if leak is not None}

@@ -25,12 +25,12 @@ class Lack(NamedTuple):
     why: str
 
     def command(self, out: Path) -> str:
-        """What makes it, where the runs lie in `out`."""
+        """The command that makes what is lacking, where the runs lie in `out`."""
         return f"veilrec attack {(out / self.cell).as_posix()} --preset {self.audit}"
 
 
 def attacks(audit: str, attacker: str) -> bool:
-    """Whether a protocol has an attacker of a name; one that somebody put together may have any."""
+    """Whether an audit has an attacker of a name; one that somebody put together may have any."""
     found = PRESETS.get(audit.partition("@")[0])
     if found is None or attacker == WORST:
         return True

@@ -46,7 +46,7 @@ class PaperCell:
 
     @property
     def finished(self) -> bool:
-        """Whether its result is there."""
+        """Whether the result of the cell is there."""
         return (self.folder / RESULT).is_file()
 
     @property
@@ -159,10 +159,10 @@ class FinishedRuns:
 
 
 def other_settings(cell: PaperCell, result: Result) -> list[str]:
-    """What a finished run was made with that its recipe says otherwise by now: ``plan.lr was 0.1, is 0.5``.
+    """List settings of a finished run that its recipe has changed since: ``plan.lr was 0.1, is 0.5``.
 
     One that the run does not know, since veilrec has learned it later, is a difference where the recipe asks
-    for it; its default is what the run was made with. One of the attack is none: that can be made again.
+    for it; its default is what the run was made with. One of the attack is not: that can be made again.
     """
     try:
         recipe = cell.recipe(has_data=False)

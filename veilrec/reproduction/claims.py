@@ -11,7 +11,7 @@ from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import bracketed, number
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Claim, Table
-from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus
+from veilrec.reproduction.numbers import Quantity, floors_of, minus
 from veilrec.reproduction.paper import FLOOR, POPULARITY, Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.tables import values_of
@@ -21,7 +21,7 @@ from veilrec.result import Result
 __all__ = ["Checked", "Verdict", "check", "sides"]
 
 Verdict = Literal["yes", "no", "not told apart", "cannot be checked"]
-Side = dict[int, Value]
+Side = dict[int, Measure]
 Runs = dict[str, dict[int, Result]]  # by method and seed
 
 
@@ -80,7 +80,7 @@ def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]
 
 
 def _methods(claim: Claim) -> list[str]:
-    """Whose runs a claim needs; a guess and popularity are read off those of the first side."""
+    """The methods whose runs a claim needs; a guess and popularity are read off those of the first side."""
     return list(dict.fromkeys([claim.who, *([] if claim.than in (FLOOR, POPULARITY) else [claim.than])]))
 
 
@@ -92,12 +92,12 @@ def _second(claim: Claim, what: Quantity, runs: Runs, folder: Path) -> Side:
         return {seed: floor for seed, floor in floors.items() if floor is not None}
     if claim.than == FLOOR:
         best = {s: max(floors_of([run], what).values(), default=None) for s, run in mine.items()}
-        return {seed: Value(one, one, one) for seed, one in best.items() if one is not None}
+        return {seed: Measure(one, one, one) for seed, one in best.items() if one is not None}
     return values_of(runs[claim.than], what)
 
 
 def _absent(paper: Paper, claim: Claim, runs: Runs, first: Side, second: Side) -> str:
-    """Why nothing can be said: no runs, runs that did not measure it, or no seed of both."""
+    """The reason why nothing can be said: no runs, runs that did not measure it, or no seed of both."""
     for who in _methods(claim):
         if not runs[who]:
             return f"there are no runs of {paper.methods[who].label}"
@@ -137,7 +137,7 @@ def _said(paper: Paper, claim: Claim, what: Quantity, against: Quantity) -> str:
 
 
 def _place(paper: Paper, what: Quantity, *, apart: bool, two: bool) -> str:
-    """Where one side is measured: which part alone, and by whom and in which audit where the sides differ."""
+    """Say where a side is measured: on which part, and by whom and in which audit where sides differ."""
     place = f" in its {paper.parts[what.part].label}" if what.part else ""
     place += f" to {paper.attackers[what.attacker].label}" if two and what.attacker else ""
     return f"{place} at {paper.audits[what.audit].label}" if apart else place
@@ -154,7 +154,7 @@ def _numbers(first: list[float], second: list[float], found: Measure) -> str:
 
 
 def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str, int]:
-    """How many runs of each side are below popularity; none are told where popularity is the other side."""
+    """Count runs of each side below popularity; none are counted where popularity is the other side."""
     if claim.than == POPULARITY:
         return {}
     low = {who: sum(mine[seed].utility.collapsed for seed in seeds) for who, mine in runs.items()}
@@ -162,7 +162,7 @@ def _below(paper: Paper, claim: Claim, runs: Runs, seeds: list[int]) -> dict[str
 
 
 def _doubts(claim: Claim, low: dict[str, int], seeds: int, mute: bool) -> Iterator[str]:
-    """What a reader must know: one seed, an attacker or a model that learned nothing."""
+    """Doubts that a reader must know of: one seed, an attacker or a model that learned nothing."""
     if seeds == 1:
         yield "; one seed: another training may differ"
     if low:

@@ -1,4 +1,4 @@
-"""What ``paper.toml`` may hold: recipes, datasets, methods, tables and claims."""
+"""Contents of a ``paper.toml``: recipes, datasets, methods, tables and claims."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Dataset:
     attributes: Sequence[str] = ()
 
     def has(self, attribute: str) -> bool:
-        """Whether it knows an attribute of its users."""
+        """Whether the dataset knows an attribute of its users."""
         return not self.attributes or attribute in self.attributes
 
 
@@ -84,7 +84,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says about two numbers, to be checked on ours.
+    """A claim of the paper about two numbers, to be checked on ours.
 
     Attributes:
         less, more, alike: A method: which of the three is said of it.
@@ -165,13 +165,13 @@ class Table:
         return [*self.methods, *self.extra]
 
     def on(self, dataset: str) -> bool:
-        """Whether the paper shows it on a dataset."""
+        """Whether the paper shows the table on a dataset."""
         return not self.datasets or dataset in self.datasets
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What ``paper.toml`` holds; keys of the tables are what methods and claims refer to.
+    """The contents of ``paper.toml``; methods and claims refer to the keys of its tables.
 
     Attributes:
         title, reference: Of the paper.
@@ -202,18 +202,18 @@ class Contents:
 
     @property
     def metrics(self) -> list[str]:
-        """Of usefulness: the paper's first, then those beside it."""
+        """Metrics of usefulness: the paper's first, then those beside it."""
         return [self.metric, *self.metrics_beside]
 
     def metrics_of(self, table: Table) -> list[str]:
-        """The same, as a table has it."""
+        """Metrics of usefulness that a table shows."""
         return [self.metric, *(table.metrics_beside or self.metrics_beside)]
 
     def score_of(self, attribute: str) -> str:
-        """What the paper judges an attack on an attribute by."""
+        """The score by which the paper judges an attack on an attribute."""
         named = self.attributes.get(attribute)
         return (named.score if named else "") or self.score
 
     def scores_of(self, table: Table, attribute: str) -> list[str]:
-        """What a table shows an attack on an attribute by; claims go by the first."""
+        """The scores by which a table shows an attack on an attribute; claims go by the first."""
         return list(table.scores) or [self.score_of(attribute)]

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from veilrec.metrics.groups import useful_in
 from veilrec.metrics.leaks import mute, only_read
-from veilrec.metrics.measures import Measure, interval, widened
+from veilrec.metrics.measures import Measure, difference, gathered, together, widened
 from veilrec.result import Result
 
-__all__ = ["WORST", "Floors", "Quantity", "Value", "floors_of", "minus", "over_seeds", "value_of"]
+__all__ = ["WORST", "Quantity", "floors_of", "minus", "over_seeds", "value_of"]
 
 WORST = "worst"
 
 
 class Quantity(NamedTuple):
-    """What is measured of a run: usefulness, an attacker's score, or that of an attack on one part.
+    """A quantity measured of a run: usefulness, an attacker's score, or that of an attack on one part.
 
     Attributes:
         score: A metric of usefulness such as ``hr@20``, a score of the attack such as ``macro_f1``, or a part
@@ -41,27 +43,7 @@ class Quantity(NamedTuple):
     part: str = ""
 
 
-@dataclass(frozen=True)
-class Value:
-    """One number of one run, with its interval over users.
-
-    Attributes:
-        value, low, high: The ends are the value itself where nothing was resampled.
-        replicates: The number on each resample of the users, where the result keeps them.
-        mute: Whether the attacker said the same of everybody: it failed, and its score tells nothing.
-    """
-
-    value: float
-    low: float
-    high: float
-    replicates: Sequence[float] = field(default=(), repr=False)
-    mute: bool = False
-
-
-Floors = Mapping[str, float]
-
-
-def value_of(result: Result, what: Quantity) -> Value | None:
+def value_of(result: Result, what: Quantity) -> Measure | None:
     """A number of a run, or None where it was not measured."""
     if not what.attribute:
         return _useful(result, what.score)
@@ -94,55 +76,37 @@ def _worst(entry: Mapping[str, Any]) -> str | None:
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
     """What blind guesses reach by the score, by kind of guess, mean over the runs."""
-    found: dict[str, list[float]] = {}
-    for result in results:
-        floors = _entry(result, what).get("floors") or {}
-        for guess, reached in floors.items():
-            if what.score in reached:
-                found.setdefault(guess, []).append(float(reached[what.score]))
-    return {guess: sum(some) / len(some) for guess, some in found.items()}
+    found = gathered(
+        (guess, float(reached[what.score]))
+        for result in results
+        for guess, reached in (_entry(result, what).get("floors") or {}).items()
+        if what.score in reached
+    )
+    return {guess: fmean(some) for guess, some in found.items()}
 
 
-def over_seeds(values: Sequence[Value], *, share: bool = True) -> Measure:
+def over_seeds(values: Sequence[Measure], *, share: bool = True) -> Measure:
     """The mean over seeds, of a share from 0 to 1, with the doubt about users and about seeds."""
-    measure = interval([one.value for one in values], [one.replicates for one in values])
-    if not measure.sure:
-        below = sum(one.value - one.low for one in values) / len(values)
-        above = sum(one.high - one.value for one in values) / len(values)
-        measure = widened([one.value for one in values], below, above)
+    measure = together(values)
     if not share:
         return measure
     return Measure(measure.value, max(0.0, measure.low), min(1.0, measure.high))
 
 
-def minus(first: Mapping[int, Value], second: Mapping[int, Value]) -> Measure | None:
+def minus(first: Mapping[int, Measure], second: Mapping[int, Measure]) -> Measure | None:
     """How much larger the first is, over the seeds that both have; None where there is none."""
-    seeds = sorted(first.keys() & second.keys())
-    if not seeds:
-        return None
-    pairs = [(first[seed], second[seed]) for seed in seeds]
-    apart = [one.value - other.value for one, other in pairs]
-    resampled = [_difference(one, other) for one, other in pairs]
-    if all(resampled):
-        return interval(apart, resampled)
-    below = sum(math.hypot(a.value - a.low, b.high - b.value) for a, b in pairs) / len(pairs)
-    above = sum(math.hypot(a.high - a.value, b.value - b.low) for a, b in pairs) / len(pairs)
-    return widened(apart, below, above)
+    pairs = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
+    paired = difference(first, second)
+    if paired is not None or not pairs:
+        return paired
+    below = fmean(math.hypot(a.value - a.low, b.high - b.value) for a, b in pairs)
+    above = fmean(math.hypot(a.high - a.value, b.value - b.low) for a, b in pairs)
+    return widened([one.value - other.value for one, other in pairs], below, above)
 
 
-def _difference(one: Value, other: Value) -> list[float]:
-    both = min(len(one.replicates), len(other.replicates))
-    found = np.asarray(one.replicates[:both], dtype=float) - np.asarray(other.replicates[:both], dtype=float)
-    return [float(value) for value in found]
-
-
-def _useful(result: Result, metric: str) -> Value | None:
-    if metric not in result.utility.test:
-        return None
-    value = float(result.utility.test[metric])
-    replicates = result.utility_replicates.get(metric) or ()
-    low, high = np.percentile(replicates, [2.5, 97.5]).tolist() if len(replicates) else (value, value)
-    return Value(value, low, high, replicates)
+def _useful(result: Result, metric: str) -> Measure | None:
+    found = useful_in(result, metric)
+    return found if found is None or found.sure else replace(found, low=found.value, high=found.value)
 
 
 def _entry(result: Result, what: Quantity) -> Mapping[str, Any]:
@@ -150,10 +114,11 @@ def _entry(result: Result, what: Quantity) -> Mapping[str, Any]:
     return (audit.get("attributes") or {}).get(what.attribute) or {}
 
 
-def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -> Value | None:
+def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -> Measure | None:
+    """A score with its ends, which are the score itself where nothing was resampled."""
     if not score or score.get("value") is None:
         return None
-    replicates = (kept.get("replicates") or {}).get(name) or ()
+    again = np.asarray((kept.get("replicates") or {}).get(name) or (), dtype=np.float64)
     value = float(score["value"])
     low, high = float(score.get("low", value)), float(score.get("high", value))
-    return Value(value, low, high, replicates, mute(kept))
+    return Measure(value, low, high, again, mute=mute(kept))

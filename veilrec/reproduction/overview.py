@@ -1,4 +1,4 @@
-"""The outcome on one screen: what a paper says, counted by table, and what our numbers tell apart."""
+"""The outcome on one screen: what a paper says, what our numbers tell apart, and what is missing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from veilrec.metrics.measures import gathered
+from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.claims import Checked
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import Sheet, grid
 from veilrec.reproduction.tables import Page
+from veilrec.reproduction.words import seeds_told
 
-__all__ = ["SAYS", "Told", "anchor", "heading", "outcome", "overview"]
+__all__ = ["SAYS", "Told", "anchor", "heading", "missing_lines", "outcome", "overview"]
 
 SAYS = "What the paper says, on our numbers"
 UNRANKED = "not ranked"
@@ -39,12 +43,12 @@ def heading(paper: Paper, page: Page) -> str:
 
 
 def anchor(title: str) -> str:
-    """Where a link finds a heading: lower case, hyphens for spaces, no other signs."""
+    """The anchor of a heading: lower case, hyphens for spaces, no other signs."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def overview(paper: Paper, told: Sequence[Told]) -> list[str]:
-    """How many claims hold, by dataset and table, and each of those that hold or do not; else nothing."""
+    """Count the claims that hold, by dataset and table, and list those that are decided; else nothing."""
     claimed = [one for one in told if one.claims]
     if not claimed:
         return []
@@ -88,3 +92,44 @@ def _count(claims: Iterable[Checked]) -> Counter[str]:
 
 def _numbers(found: Counter[str], shown: Sequence[str]) -> list[str]:
     return [str(found[word]) for word in shown]
+
+
+def missing_lines(
+    paper: Paper, pages: Sequence[Page], stale: Mapping[str, str], lacks: Sequence[Lack]
+) -> list[str]:
+    """Markdown of all that these tables lack, or that nothing does."""
+    names = dict.fromkeys(f"{page.dataset}/{name}" for page in pages for name in page.missing)
+    lines = [f"- {who}: {seeds_told(seeds)}" for (who, _), seeds in _grouped(paper, names, {}).items()]
+    lines += _audits(paper, lacks)
+    lines = lines or ["Nothing: every run of these tables is there."]
+    if stale:
+        lines += ["", "Made with other settings than `paper.toml` asks for by now:", ""]
+        for (who, what), seeds in _grouped(paper, stale, stale).items():
+            lines.append(f"- {who}, {seeds_told(seeds)}: {what}")
+    return lines
+
+
+def _audits(paper: Paper, lacks: Sequence[Lack]) -> list[str]:
+    """Audits that finished runs lack, with the command that makes the first of them."""
+    out = Path("runs") / paper.name  # where runs lie by default: a text must not name one machine's folders
+    lines = []
+    for audit, why in dict.fromkeys((one.audit, one.why) for one in lacks):
+        mine = {one.cell: one for one in lacks if (one.audit, one.why) == (audit, why)}
+        for (who, _), seeds in _grouped(paper, mine, {}).items():
+            first = next(one for one in mine.values() if _who(paper, one.cell) == (who, seeds[0]))
+            more = ", and so for each seed" if len(seeds) > 1 else ""
+            lines.append(f"- {who}, audit {audit} ({why}), {seeds_told(seeds)}: `{first.command(out)}`{more}")
+    return lines
+
+
+def _grouped(paper: Paper, cells: Iterable[str], told: Mapping[str, str]) -> dict[tuple[str, str], list[int]]:
+    """Seeds by method on its dataset, and by what is told of the cell."""
+    found = ((_who(paper, cell), told.get(cell, "")) for cell in cells)
+    return gathered(((who, what), seed) for (who, seed), what in found)
+
+
+def _who(paper: Paper, cell: str) -> tuple[str, int]:
+    """``ml-1m/pure/seed=0`` as *ML-1M: Pure FedRec* and 0."""
+    dataset, method, seed = cell.split("/")
+    label = f"{paper.datasets[dataset].label}: {paper.methods[method].label}"
+    return label, int(seed.removeprefix("seed="))

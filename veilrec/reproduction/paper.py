@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class Paper(Contents):
         return {name: table for name, table in self.tables.items() if name in names or ALL in names}
 
     def changes(self, method: str, dataset: str) -> list[str]:
-        """What a method on a dataset changes in its recipe, as ``--set`` takes it; the last one holds."""
+        """Changes of a method on a dataset to its recipe, as ``--set`` takes them; the last one holds."""
         one = self.methods[method]
         recipe = self.recipes[one.recipe]
         mine = [self.datasets[dataset].set, recipe.set, recipe.on.get(dataset, ())]
@@ -114,71 +114,64 @@ def _figures(path: Path) -> list[dict[str, str]]:
 
 
 def _wrong(paper: Paper) -> Iterator[tuple[str, str, str]]:
-    """Names that mean nothing: where, what, and what to do."""
-    kinds = {
-        kind: getattr(paper, kind) for kind in ("datasets", "attributes", "audits", "attackers", "parts")
-    }
-    yield from _wrong_scores(paper)
-    for key, method in paper.methods.items():
-        yield from _unknown(f"methods.{key}.recipe", [method.recipe], paper.recipes)
-        yield from _unknown(f"methods.{key}.on", method.on, paper.datasets)
-        yield from _unknown(f"methods.{key}.against", filter(None, [method.against]), paper.methods)
+    """Whatever will not do: where, what, and what to do."""
     for key, recipe in paper.recipes.items():
-        yield from _unknown(f"recipes.{key}.on", recipe.on, paper.datasets)
         if not (paper.folder / recipe.file).is_file():
             yield f"recipes.{key}.file", f"there is no {recipe.file} beside {PAPER}", "name a recipe there"
-    for key, dataset in paper.datasets.items():
-        yield from _unknown(f"datasets.{key}.attributes", dataset.attributes, paper.attributes)
     for key, table in paper.tables.items():
-        yield from _unknown(f"tables.{key}.methods", table.rows, paper.methods)
-        for kind, known in kinds.items():
-            yield from _unknown(f"tables.{key}.{kind}", getattr(table, kind), known)
         for place, claim in enumerate(table.claims):
-            yield from _wrong_claim(f"tables.{key}.claims.{place}", claim, paper)
-
-
-def _wrong_scores(paper: Paper) -> Iterator[tuple[str, str, str]]:
-    yield from _unknown("score", [paper.score], SCORES)
-    yield from _unknown("beside", paper.beside, SCORES)
-    for key, attribute in paper.attributes.items():
-        yield from _unknown(f"attributes.{key}.score", [attribute.score] if attribute.score else [], SCORES)
-    shown = {"metric": [paper.metric], "metrics_beside": paper.metrics_beside}
-    for key, table in paper.tables.items():
-        yield from _unknown(f"tables.{key}.scores", table.scores, {**SCORES, **COMPONENTS})
-        shown[f"tables.{key}.metrics_beside"] = table.metrics_beside
-    for where, names in shown.items():
+            if [bool(claim.less), bool(claim.more), bool(claim.alike)].count(True) != 1:
+                where, fix = f"tables.{key}.claims.{place}", "give one of less, more and alike"
+                yield where, "claims nothing, or several things", fix
+    for where, names, known in _named(paper):
         for name in names:
+            if name not in known:
+                yield where, f'there is no "{name}"', nearest(name, known)
+    for where, metrics in _metrics(paper).items():
+        for name in metrics:
             short, _, k = name.partition("@")
-            yield from _unknown(where, [short], METRICS)
+            if short not in METRICS:
+                yield where, f'there is no "{short}"', nearest(short, METRICS)
             if not k.isdigit():
                 yield where, f'"{name}" has no length of a list', f'write "{short}@10"'
 
 
-def _wrong_claim(where: str, claim: Claim, paper: Paper) -> Iterator[tuple[str, str, str]]:
-    if [bool(claim.less), bool(claim.more), bool(claim.alike)].count(True) != 1:
-        yield where, "claims nothing, or several things", "give one of less, more and alike"
-    yield from _unknown(where, [claim.who], paper.methods)
-    yield from _unknown(f"{where}.than", [claim.than], [*paper.methods, FLOOR, POPULARITY])
-    yield from _unknown(f"{where}.datasets", claim.datasets, paper.datasets)
-    named = {
-        "attribute": paper.attributes,
-        "audit": paper.audits,
-        "than_audit": paper.audits,
-        "attacker": paper.attackers,
-        "than_attacker": paper.attackers,
-        "part": paper.parts,
-        "than_part": paper.parts,
-    }
-    for kind, known in named.items():
-        if told := getattr(claim, kind):
-            yield from _unknown(f"{where}.{kind}", [told], known)
+def _metrics(paper: Paper) -> dict[str, Sequence[str]]:
+    """Metrics of usefulness by the place where they are named."""
+    shown = {f"tables.{key}.metrics_beside": table.metrics_beside for key, table in paper.tables.items()}
+    return {"metric": [paper.metric], "metrics_beside": paper.metrics_beside, **shown}
 
 
-def _unknown(where: str, names: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    there = set(known)
-    for name in names:
-        if name not in there:
-            yield where, f'there is no "{name}"', nearest(name, there)
+def _named(paper: Paper) -> Iterator[tuple[str, Iterable[str], Collection[str]]]:
+    """Names that refer to something: where they stand, which they are, and what there is."""
+    yield "score", [paper.score], SCORES
+    yield "beside", paper.beside, SCORES
+    for key, attribute in paper.attributes.items():
+        yield f"attributes.{key}.score", filter(None, [attribute.score]), SCORES
+    for key, method in paper.methods.items():
+        yield f"methods.{key}.recipe", [method.recipe], paper.recipes
+        yield f"methods.{key}.on", method.on, paper.datasets
+        yield f"methods.{key}.against", filter(None, [method.against]), paper.methods
+    for key, recipe in paper.recipes.items():
+        yield f"recipes.{key}.on", recipe.on, paper.datasets
+    for key, dataset in paper.datasets.items():
+        yield f"datasets.{key}.attributes", dataset.attributes, paper.attributes
+    for key, table in paper.tables.items():
+        yield f"tables.{key}.methods", table.rows, paper.methods
+        yield f"tables.{key}.scores", table.scores, [*SCORES, *COMPONENTS]
+        for kind in ("datasets", "attributes", "audits", "attackers", "parts"):
+            yield f"tables.{key}.{kind}", getattr(table, kind), getattr(paper, kind)
+        for place, claim in enumerate(table.claims):
+            yield from _claimed(f"tables.{key}.claims.{place}", claim, paper)
+
+
+def _claimed(where: str, claim: Claim, paper: Paper) -> Iterator[tuple[str, Iterable[str], Collection[str]]]:
+    yield where, [claim.who], paper.methods
+    yield f"{where}.than", [claim.than], [*paper.methods, FLOOR, POPULARITY]
+    yield f"{where}.datasets", claim.datasets, paper.datasets
+    for kind in ("attribute", "audit", "attacker", "part", "than_audit", "than_attacker", "than_part"):
+        known = getattr(paper, f"{kind.removeprefix('than_')}s")
+        yield f"{where}.{kind}", filter(None, [getattr(claim, kind)]), known
 
 
 def _placed(document: toml.Document, error: BadInput) -> BadInput:

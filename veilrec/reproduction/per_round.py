@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from veilrec.metrics.measures import average
 from veilrec.metrics.words import ABSENT
 from veilrec.result import Result
 
@@ -54,7 +55,7 @@ def _cost(mine: Runs, other: Runs, name: str, measure: Callable[[Result], float]
         for seed, run in mine.items()
         if seed in other and (name not in TIMED or _machine(run) == _machine(other[seed]))
     ]
-    return Cost(sum(values) / len(values) if values else None, sum(pairs) / len(pairs) if pairs else None)
+    return Cost(average(values), average(pairs))
 
 
 def _machine(run: Result) -> tuple[object, ...]:
@@ -62,7 +63,7 @@ def _machine(run: Result) -> tuple[object, ...]:
 
 
 def cells(found: Mapping[str, Cost]) -> list[str]:
-    """The same as a table shows it."""
+    """Cells of costs, as a table shows them."""
     shown = []
     for name, (_, _, form) in KINDS.items():
         one = found[name]
@@ -87,8 +88,7 @@ def looks(methods: Sequence[Runs], name: str) -> list[int]:
 def at_rounds(runs: Runs, name: str, rounds: Sequence[int]) -> list[float | None]:
     """The mean over the seeds at each of the rounds; None without a curve, or where some run is over."""
     points = [found for run in runs.values() if (found := _points(run, name))]
-    there = [r for r in rounds if points and all(r in one for one in points)]
-    return [sum(one[r] for one in points) / len(points) if r in there else None for r in rounds]
+    return [average(one[r] for one in points) if all(r in one for one in points) else None for r in rounds]
 
 
 def _points(run: Result, name: str) -> dict[int, float]:

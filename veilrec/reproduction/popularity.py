@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from veilrec.base.files import read_json, write_json
-from veilrec.engine.evaluation import evaluate, popularity
-from veilrec.engine.workers import workers
 from veilrec.errors import BadInput, Corrupted
+from veilrec.metrics.measures import Measure
 from veilrec.recipe import Recipe
-from veilrec.reproduction.numbers import Value
 from veilrec.result import Result
 from veilrec.runs.folder import RECIPE, load_run
 from veilrec.runs.summary import replicates
@@ -30,24 +30,22 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     found = load_run(run)
     recipe = Recipe.load(run / RECIPE, has_data=False)
     federation = recipe.experiment(found.data).federation()
-    clients, judging = federation.clients, federation.evaluation
-    with workers(federation.plan.workers) as pool:
-        scored = evaluate(judging, clients, "test", popularity(clients), federation.fleet.candidates(), pool)
+    scored = federation.fleet.floor()
     means, resampled = scored.means(), replicates(scored, found.data, metric)
     each = {name: {"value": means[name], "replicates": some} for name, some in resampled.items()}
     told = {"version": VERSION, **_mark(result), "metric": metric, **each.pop(metric), "beside": each}
     write_json(folder / FILE, told, indent=None)
 
 
-def floor_of(folder: Path, result: Result, metric: str) -> Value | None:
+def floor_of(folder: Path, result: Result, metric: str) -> Measure | None:
     """What popularity reaches where a run was tested, on the same resamples of users where they are kept."""
     if metric not in result.utility.floor:
         return None
     value = float(result.utility.floor[metric])
-    return _kept(folder, result, metric) or Value(value, value, value)
+    return _kept(folder, result, metric) or Measure(value, value, value)
 
 
-def _kept(folder: Path, result: Result, metric: str) -> Value | None:
+def _kept(folder: Path, result: Result, metric: str) -> Measure | None:
     path = folder / FILE
     if not path.is_file():
         return None
@@ -62,11 +60,11 @@ def _kept(folder: Path, result: Result, metric: str) -> Value | None:
         raise Corrupted(f"{path}: cannot be read ({cause!r}); delete it") from cause
     if abs(value - float(result.utility.floor[metric])) > 1e-9:
         raise BadInput(path, "another popularity than the runs were held against", "delete it")
-    return Value(value, value, value, some)
+    return Measure(value, value, value, np.asarray(some))
 
 
 def _mark(result: Result) -> dict[str, object]:
-    """What must be the same for the floor to be the same."""
+    """Settings of a run that decide its floor: runs with the same have the same floor."""
     return {
         "data": result.data_fingerprint,
         "protocol": result.utility.protocol,

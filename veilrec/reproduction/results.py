@@ -7,8 +7,7 @@ from typing import Any
 
 from veilrec import __version__
 from veilrec.reproduction.audits import Lack
-from veilrec.reproduction.missing import missing_lines
-from veilrec.reproduction.overview import SAYS, Told, heading, overview
+from veilrec.reproduction.overview import SAYS, Told, heading, missing_lines, overview
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import BELOW, MUTE, OURS, cost_of, grid, unmeasured
 from veilrec.reproduction.tables import Page, Row
@@ -73,7 +72,7 @@ def _judged(paper: Paper) -> str:
 
 
 def _made(results: Sequence[Result]) -> str:
-    """With what the runs were made."""
+    """Name versions and machines with which the runs were made."""
     if not results:
         return "No run is finished yet."
     found = []
@@ -102,14 +101,14 @@ def _table(paper: Paper, told: Told) -> list[str]:
 
 
 def gaps(paper: Paper, page: Page) -> list[str]:
-    """What a table does not show at all, in a line each: for its head."""
+    """List what a table does not show at all, in a line each: for its head."""
     if not page.ran:
         return [f"Nothing was run yet: {len(page.missing)} runs are missing."]
     return unmeasured(paper, page)
 
 
 def marks(paper: Paper, page: Page) -> list[str]:
-    """What sets rows of this table apart: notes of methods, those below popularity, those with few seeds."""
+    """List what sets rows of a table apart: notes of methods, runs below popularity, few seeds."""
     found = [f"{row.label}: {note}" for row in page.ran if (note := paper.methods[row.method].note)]
     low = {row.label: (row.collapsed, len(row.runs)) for row in page.ran if row.collapsed}
     found += [f"{_capital(below({who: count}, total))}." for who, (count, total) in low.items()]
@@ -123,7 +122,7 @@ def marks(paper: Paper, page: Page) -> list[str]:
 
 
 def _failed(paper: Paper, page: Page, row: Row) -> str:
-    """Which attacks on a method said the same of everybody, in a sentence; "" where none did."""
+    """Name the attacks on a method that said the same of everybody, in a sentence; "" where none did."""
     failed = [name for name, some in page.columns.items() if any(row.entries[what].mute for what in some)]
     found = [paper.attributes[name].label.lower() for name in failed]
     who = f"{row.label}: an attack on {' and '.join(found)}"

@@ -1,6 +1,6 @@
 """Running: cells one after another in this process, or several at once in processes of their own.
 
-A cell that fails takes no other down: what it said is kept and told at the end.
+A cell that fails takes no other down: what it said is kept and shown at the end.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from veilrec.base.files import writing
 from veilrec.errors import Interrupted, VeilrecError
 from veilrec.reproduction.cells import PaperCell
-from veilrec.runs.interrupt import stoppable
+from veilrec.runs.interrupt import Stop, stoppable
 
 __all__ = ["Failure", "lighten", "run_apart", "run_here"]
 
@@ -75,19 +74,8 @@ def run_here(
         except VeilrecError as error:
             failures.append(Failure(cell.name, error.code, str(error)))
         except Exception:  # a bug in one method: told at the end, and no reason to lose the others
-            failures.append(Failure(cell.name, 1, _tail(traceback.format_exc())))
+            failures.append(Failure(cell.name, 1, traceback.format_exc(limit=-TAIL // 2).strip()))
     return failures
-
-
-@dataclass(frozen=True)
-class _Running:
-    """A cell at work in a process of its own."""
-
-    cell: PaperCell
-    process: subprocess.Popen[bytes]
-    log: Path
-    sink: IO[bytes]
-    began: float
 
 
 def run_apart(
@@ -95,7 +83,6 @@ def run_apart(
     jobs: int,
     command: Callable[[PaperCell], list[str]],
     tell: Tell,
-    longest: float = LONGEST,
     after: After | None = None,
 ) -> list[Failure]:
     """Run cells in processes, at most `jobs` at once; stopped, all get time for a last checkpoint.
@@ -105,49 +92,48 @@ def run_apart(
     Raises:
         Interrupted: After SIGINT or SIGTERM.
     """
-    waiting, running, failures = list(cells), list[_Running](), list[Failure]()
-    heard = time.monotonic()
-    with stoppable(2 * GRACE) as stop:
-        try:
-            while waiting or running:
-                if stop.asked:
-                    raise Interrupted("interrupted; the same command goes on where it was")
-                while waiting and len(running) < jobs:
-                    running.append(_start(waiting.pop(0), command, jobs))
-                time.sleep(POLL)
-                for one in [one for one in running if _over(one, longest)]:
-                    running.remove(one)
-                    failures += _finish(one)
-                    if after is not None:
-                        after(one.cell)
-                    left = len(waiting) + len(running)
-                    tell(f"{one.cell.name}: {_ended(one)}; {left} to go")
-                if time.monotonic() - heard > SILENT:
-                    heard = time.monotonic()
-                    for one in running:
-                        tell(f"{one.cell.name}: {_last(one.log) or 'at work'}")
-        finally:
-            _end(running)
+    failures: list[Failure] = []
+    left = len(cells)
+    with stoppable(2 * GRACE) as stop, ThreadPoolExecutor(jobs) as pool:
+        work = {pool.submit(_run, cell, command(cell), jobs, tell, stop): cell for cell in cells}
+        for ended in as_completed(work):
+            failures += ended.result()
+            left -= 1
+            if not stop.asked:
+                how = "finished" if work[ended].finished else "failed"
+                tell(f"{work[ended].name}: {how}; {left} to go")
+                if after is not None:
+                    after(work[ended])
+        if stop.asked:
+            raise Interrupted("interrupted; the same command goes on where it was")
     return failures
 
 
-def _start(cell: PaperCell, command: Callable[[PaperCell], list[str]], jobs: int) -> _Running:
+def _run(cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop) -> list[Failure]:
+    """One cell in a process of its own, whose log stays where it fails: with its code and its last words."""
+    if stop.asked:
+        return []
     log = cell.folder.with_name(f"{cell.folder.name}.log")
     with writing(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         sink = log.open("wb")
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "veilrec", *command(cell)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=sink,
-            env=_environment(jobs),
-        )
-    except BaseException:
-        sink.close()
-        raise
-    return _Running(cell, process, log, sink, time.monotonic())
+    with sink:
+        whole = [sys.executable, "-m", "veilrec", *command]
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(whole, stdin=quiet, stdout=quiet, stderr=sink, env=_environment(jobs))
+        began = heard = time.monotonic()
+        while process.poll() is None:
+            time.sleep(POLL)
+            if stop.asked or time.monotonic() - began > LONGEST:
+                _end(process)
+            elif time.monotonic() - heard > SILENT:
+                heard = time.monotonic()
+                tell(f"{cell.name}: {_tail(log, 1) or 'at work'}")
+    if process.returncode == 0 and cell.finished:
+        log.unlink(missing_ok=True)
+        return []
+    said = _tail(log) or f"ended with code {process.returncode}"
+    return [Failure(cell.name, max(process.returncode, 1), said)]
 
 
 def _environment(jobs: int) -> dict[str, str]:
@@ -157,53 +143,16 @@ def _environment(jobs: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONPATH": path}
 
 
-def _over(one: _Running, longest: float) -> bool:
-    if one.process.poll() is None and time.monotonic() - one.began > longest:
-        one.process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            one.process.wait(timeout=GRACE)
-    return one.process.poll() is not None
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to stop, and end it where it does not."""
+    process.terminate()
+    try:
+        process.wait(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
-def _ended(one: _Running) -> str:
-    took = f"{(time.monotonic() - one.began) / 60:.1f} min"
-    return f"finished in {took}" if one.cell.finished else f"failed after {took}"
-
-
-def _last(log: Path) -> str:
-    """The last line that a process has told of its progress."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 1000))
-        lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""
-
-
-def _finish(one: _Running) -> list[Failure]:
-    """Nothing of a cell that is finished; of one that is not, its code and its last words."""
-    one.sink.close()
-    if one.process.returncode == 0 and one.cell.finished:
-        one.log.unlink(missing_ok=True)
-        return []
-    said = _tail(one.log.read_text(encoding="utf-8", errors="replace"))
-    code = one.process.returncode
-    return [Failure(one.cell.name, code if code > 0 else 1, said or f"ended with code {code}")]
-
-
-def _end(running: Sequence[_Running]) -> None:
-    """Ask what still runs to stop; what does not is ended."""
-    for one in running:
-        if one.process.poll() is None:
-            one.process.terminate()
-    until = time.monotonic() + GRACE
-    for one in running:
-        try:
-            one.process.wait(timeout=max(0.1, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            one.process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                one.process.wait(timeout=GRACE)
-        one.sink.close()
-
-
-def _tail(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-TAIL:])
+def _tail(log: Path, lines: int = TAIL) -> str:
+    """The last lines that a process has told."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-lines:])

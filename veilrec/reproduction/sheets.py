@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veilrec.metrics.epsilons import epsilon_of
+from veilrec.metrics.measures import gathered
 from veilrec.metrics.words import bracketed, number, signed
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
@@ -83,12 +84,9 @@ def _cell(text: str) -> str:
 
 def _groups(page: Page) -> list[list[Quantity]]:
     """The columns of each sheet: those of an attribute; where an audit has several, those of one audit."""
-    found: dict[tuple[str, str], list[Quantity]] = {}
     several = len(page.table.attackers) + len(page.table.parts) > 1
-    for attribute, columns in page.columns.items():
-        for what in columns:
-            found.setdefault((attribute, what.audit if several else ""), []).append(what)
-    return list(found.values())
+    every = [what for columns in page.columns.values() for what in columns]
+    return list(gathered(((what.attribute, what.audit if several else ""), what) for what in every).values())
 
 
 def _measured(page: Page, columns: list[Quantity]) -> list[Quantity]:
@@ -111,7 +109,7 @@ def _audit(paper: Paper, columns: list[Quantity]) -> str:
 
 
 def _heads(paper: Paper, columns: list[Quantity]) -> list[str]:
-    """Who attacks, or which part is attacked; and in which audit, where they differ in it."""
+    """Heads of columns: who attacks, or which part is attacked, and in which audit where they differ."""
     shared = _audit(paper, columns)
     found = []
     for what in columns:
@@ -139,7 +137,7 @@ def _attack(paper: Paper, page: Page, columns: list[Quantity]) -> Sheet:
 
 
 def _guesses(page: Page, columns: list[Quantity], printed: set[Quantity]) -> list[list[str]]:
-    """What guessing without looking reaches: one row for each kind of guess, unless nobody can guess it."""
+    """Rows of guesses without looking: one for each kind of guess, unless nobody can guess it."""
     rows = []
     for guess, told in GUESSES.items() if columns[0].score not in COMPONENTS else ():
         cells = [f"guess: {told}"]
@@ -199,7 +197,7 @@ def _costs(page: Page) -> Sheet:
 
 
 def cost_of(page: Page, row: Row) -> dict[str, Cost]:
-    """What a round of a method costs, against the method of the same table that it names."""
+    """The cost of a method's round, against the method of the same table that it names."""
     base = page.row(row.against)
     return costs(row.runs, base.runs if base else {})
 

@@ -14,7 +14,7 @@ from veilrec.metrics.measures import Measure
 from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Table
-from veilrec.reproduction.numbers import Quantity, Value, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import Quantity, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.words import COMPONENTS
@@ -70,7 +70,7 @@ class Row:
 
     @property
     def collapsed(self) -> int:
-        """How many of its runs are below the popularity floor."""
+        """The number of the row's runs that are below the popularity floor."""
         return sum(result.utility.collapsed for result in self.runs.values())
 
 
@@ -181,7 +181,7 @@ def _row(
     return Row(method, one.label, extra, runs, entries, above, one.against)
 
 
-def values_of(runs: dict[int, Result], what: Quantity) -> dict[int, Value]:
+def values_of(runs: dict[int, Result], what: Quantity) -> dict[int, Measure]:
     """A number of each run that has it, by seed."""
     return {seed: value for seed, run in runs.items() if (value := value_of(run, what)) is not None}
 
@@ -194,7 +194,7 @@ def _above(runs: dict[int, Result], metric: str, folder: Path) -> Measure | None
 
 
 def reported(paper: Paper, name: str, dataset: str, method: str, what: Quantity) -> float | None:
-    """What the paper prints for a number, or None; an empty field of ``reported.csv`` fits everything.
+    """The number that the paper prints, or None; an empty field of ``reported.csv`` fits everything.
 
     Raises:
         BadInput: Where rows with different values fit.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from veilrec.metrics.measures import average
 from veilrec.metrics.words import ABSENT
 from veilrec.result import Result
 
@@ -55,7 +56,7 @@ def seeds_told(seeds: Sequence[int]) -> str:
 
 
 def below(low: Mapping[str, int], total: int) -> str:
-    """How many of the runs of each method are below popularity: ``1 of the 3 runs of A is …``."""
+    """Say how many runs of each method are below popularity: ``1 of the 3 runs of A is …``."""
     told = [
         f"{count} of the {total} runs of {who}" if total > 1 else f"the run of {who}"
         for who, count in low.items()
@@ -65,8 +66,7 @@ def below(low: Mapping[str, int], total: int) -> str:
 
 def minutes(results: Iterable[Result]) -> str:
     """How long a run took, on average: training, testing and attacks."""
-    some = [float(result.timing["total"]) / 60 for result in results if "total" in result.timing]
-    if not some:
+    mean = average(result.timing["total"] / 60 for result in results if "total" in result.timing)
+    if mean is None:
         return ABSENT
-    mean = sum(some) / len(some)
     return f"{mean:.1f}" if mean >= 0.05 else "< 0.1"

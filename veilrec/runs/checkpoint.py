@@ -17,11 +17,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from veilrec.base.files import Digest, digest, sweep, sync_folder, write_json, writing
-from veilrec.base.params import Params
-from veilrec.base.tensors import Reader, read, write
-from veilrec.engine.shelf import Shelf
-from veilrec.engine.store import Store
+from veilrec.base.params import Params, under
+from veilrec.base.tensors import Blocks, Reader, read, write
+from veilrec.engine.devices.shelf import Shelf
+from veilrec.engine.devices.store import SUMS, Store
 from veilrec.errors import BadInput, Corrupted
 from veilrec.protocol import State
 from veilrec.wire.uploads import Posts
@@ -29,7 +31,7 @@ from veilrec.wire.uploads import Posts
 __all__ = ["Checkpoints", "Damaged", "Saved", "flat", "unflat"]
 
 KEPT, VERSION, DEVICES = 2, 1, "devices"
-SUMS = "devices/sums"  # checksums of the devices' files
+CHECKSUMS = f"{DEVICES}/{SUMS}"  # of the devices' files
 STATE = re.compile(r"state-\d{6,}\.safetensors")
 
 
@@ -41,7 +43,7 @@ class Damaged(UserWarning):
 
 
 class Saved(NamedTuple):
-    """What a checkpoint says."""
+    """A checkpoint's description: its round, and the files that belong to it."""
 
     round: int
     notes: dict[str, Any]  # selection, length of the journals, …
@@ -62,7 +64,7 @@ class Checkpoints:
 
     @property
     def devices(self) -> Path:
-        """Where the devices' files of the state at hand lie: beside their links."""
+        """The folder with the devices' files of the state at hand, beside their links."""
         return self.folder.with_name(DEVICES)
 
     def select(self, state: State, devices: Store, extra: Mapping[str, Params]) -> None:
@@ -185,12 +187,12 @@ class Checkpoints:
 
 
 class _Wrong(Exception):
-    """What is wrong with a checkpoint."""
+    """A fault found in a checkpoint."""
 
 
-def flat(state: State, devices: Store, extra: Mapping[str, Params]) -> Params:
+def flat(state: State, devices: Store, extra: Mapping[str, Params]) -> dict[str, Tensor | Blocks]:
     """A state as one table of tensors, for a file."""
-    groups: dict[str, Params] = {
+    groups: dict[str, Mapping[str, Tensor | Blocks]] = {
         "server": state.server,
         "memory": state.memory,
         "devices": devices.state(),
@@ -212,8 +214,9 @@ def unflat(
     devices.restore(groups.pop("devices"), files)
     posts = groups.pop("posts")
     owner = posts.pop("owner")
-    values = {name.removeprefix("value/"): value for name, value in posts.items()}
-    return State(round, groups.pop("server"), groups.pop("memory"), Posts(owner, values)), groups
+    return State(
+        round, groups.pop("server"), groups.pop("memory"), Posts(owner, under(posts, "value/"))
+    ), groups
 
 
 def _state_name(round: int) -> str:
@@ -223,9 +226,9 @@ def _state_name(round: int) -> str:
 def _differing(state: Path, folder: Path) -> str:
     """The first of the devices' files in a folder that is not what a state says; empty for none."""
     file, shelf = Reader(state), Shelf({}, folder)
-    if SUMS not in file.names:
+    if CHECKSUMS not in file.names:
         return ""
-    slot, sums = file.get("devices/slot"), file.get(SUMS)
+    slot, sums = file.get("devices/slot"), file.get(CHECKSUMS)
     for client in (slot >= 0).nonzero().squeeze(1).tolist():
         path, expected = shelf.path(client), bytes(sums[slot[client]].tolist())
         if not path.is_file() or digest(path).sha256 != expected.hex():
@@ -234,7 +237,7 @@ def _differing(state: Path, folder: Path) -> str:
 
 
 def _folder_name(state: str) -> str:
-    """Where the devices' files of a state are, if they have any."""
+    """The name of the folder with the devices' files of a state, if they have any."""
     return state.removesuffix(".safetensors")
 
 

@@ -21,7 +21,7 @@ class Clock:
     Attributes:
         round: Seconds of the last round.
         cost: Seconds of the last checkpoint.
-        owed: Seconds of checkpoints that no row has told of yet.
+        owed: Seconds of checkpoints that no row counts yet.
     """
 
     reads = ()  # of an upload

@@ -17,9 +17,9 @@ from veilrec.base.files import Digest, atomic, digest, sweep, writing
 from veilrec.base.params import KEPT, Params
 from veilrec.base.scratch import Scratch
 from veilrec.base.tensors import Blocks, Reader, read, write
+from veilrec.engine.devices.shelf import COUNT, beside
+from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Scored
-from veilrec.engine.heap import COUNT, padded
-from veilrec.engine.store import Store
 from veilrec.errors import BadInput, Corrupted
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
@@ -110,22 +110,19 @@ def _state_of(folder: Path, round: int, store: Store) -> State:
     tensors: Params = {}
     for name, value in read(folder / MODEL).items():
         tensors[name if name.startswith("memory/") else f"server/{name}"] = value
-    own, shelved = Reader(folder / USERS), store.shelf is not None
+    own = Reader(folder / USERS)
     client, columns = own.get("client"), [n for n in own.names if n != "client" and n[:6] != "posts/"]
     tensors |= {name: own.get(name) for name in own.names if name[:6] == "posts/"}
     tensors["devices/slot"] = torch.full((len(store.slot),), -1)
-    if not shelved:
-        tensors["devices/slot"][client] = torch.arange(len(client))
-        tensors |= {f"devices/value/{name}": own.get(name) for name in columns}
     state = unflat(round, tensors, store)[0]
-    for first in range(0, len(client) if shelved else 0, ROWS):
+    for first in range(0, len(client), ROWS):
         some = client[first : first + ROWS].to(store.slot.device)
         store.put(some, _columns_of(folder / USERS, columns, first))
     return state
 
 
 def _columns_of(path: Path, columns: Collection[str], first: int) -> Params:
-    """What the devices from `first` on hold, so many as are read at once."""
+    """Read what the devices from `first` on hold, so many as are read at once."""
     own = Reader(path)  # opened anew: what was read counts as memory
     rows = [name for name in columns if name.startswith(KEPT) and name != COUNT]
     values = {n: own.get(n, first, first + ROWS) for n in columns if n not in {*rows, COUNT}}
@@ -133,7 +130,8 @@ def _columns_of(path: Path, columns: Collection[str], first: int) -> Params:
         return values
     count = own.get(COUNT)
     begin, end = int(count[:first].sum()), int(count[: first + ROWS].sum())
-    return values | padded(count[first : first + ROWS], {name: own.get(name, begin, end) for name in rows})
+    each = count[first : first + ROWS].tolist()
+    return values | {name: beside(name, own.get(name, begin, end).split(each)) for name in rows}
 
 
 def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
@@ -141,17 +139,13 @@ def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
 
     Cells that a spreadsheet would take for a formula begin with an apostrophe.
     """
-    columns = {name: value.tolist() for name, value in scored.values.items()}
+    columns = [value.tolist() for value in scored.values.values()]
+    users, text = [_cell(data.user_ids[user]) for user in scored.user.tolist()], io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["user", *scored.values])
+    writer.writerows(zip(users, *columns, strict=True))
     with atomic(folder / PER_USER, secret=True) as sink:
-        for k, user in enumerate([-1, *scored.user.tolist()]):
-            text = io.StringIO()
-            cells = (
-                ["user", *columns]
-                if user < 0
-                else [_cell(data.user_ids[user]), *(c[k - 1] for c in columns.values())]
-            )
-            csv.writer(text, lineterminator="\n").writerow(cells)
-            sink.write(text.getvalue().encode())
+        sink.write(text.getvalue().encode())
     return sink.digest()
 
 
@@ -181,7 +175,10 @@ class Run:
         """
         for name in (MODEL, USERS):
             _verify(self.path / name, self.result)
-        return _state_of(self.path, self.result.selected, federation.fleet.begin())
+        federation.fleet.begin()
+        state = _state_of(self.path, self.result.selected, federation.fleet.gather().devices)
+        federation.fleet.spread()
+        return state
 
 
 def load_run(path: Path, data: Interactions | None = None) -> Run:

@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether somebody asked to stop; as a watch, it leaves a round whose grace is over.
+    """A request to stop, if somebody made one; as a watch, it leaves a round whose grace is over.
 
     Attributes:
         asked: After the first signal. The second one, or the end of the grace, raises `KeyboardInterrupt`,

@@ -31,7 +31,7 @@ class Journal:
         self._bytes += len(line)
 
     def mark(self) -> Digest:
-        """What the file holds now; all of it is on the disk when this returns."""
+        """The size and checksum of the file now; all of it is on the disk when this returns."""
         if self._bytes:
             sync_file(self.path)
         return Digest(self._hash.hexdigest(), self._bytes)

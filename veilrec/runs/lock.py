@@ -39,7 +39,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def held_by(folder: Path) -> str:
-    """Who holds the lock: ``pid 123``, or nothing. Takes and changes nothing."""
+    """The holder of the lock: ``pid 123``, or nothing. Takes and changes nothing."""
     path = folder / LOCK
     try:
         descriptor = os.open(path, os.O_RDWR)

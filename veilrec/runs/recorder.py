@@ -40,7 +40,7 @@ class Recorder:
 
     @property
     def reads(self) -> set[str]:
-        """What it looks at of an upload: what it will write down."""
+        """The names it reads of an upload: those that it will write down."""
         return self._chosen if self.record.last else set()
 
     def __call__(self, exchange: Exchange) -> None:
@@ -129,7 +129,7 @@ class Recorder:
         return not self.record.parts or name in self.record.parts
 
     def _told(self, sent: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What the server sent, as far as it is written down: nothing is asked of names that only go down."""
+        """The part of what the server sent that is written down: names that only go down are left out."""
         return {
             n: v for n, v in sent.items() if n in self._chosen or (n not in self._schema and self._wants(n))
         }

@@ -30,7 +30,7 @@ class Selection:
     since: int = 0
 
     def look(self, row: Mapping[str, float]) -> bool:
-        """Take in a row of metrics; True where it is the best so far. A row without the metric is no look."""
+        """Take in a row of metrics; True where it is the best so far. One without the metric is left out."""
         if self.metric not in row or row["round"] <= self.first:
             return False
         if row[self.metric] > self.best:
@@ -41,11 +41,11 @@ class Selection:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no patience left."""
+        """Whether the patience for better looks is used up."""
         return 0 < self.patience <= self.since
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps of it."""
+        """The state of the selection that a checkpoint keeps."""
         return {**asdict(self), "best": self.best if self.round else None}
 
     @classmethod

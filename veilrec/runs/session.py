@@ -10,9 +10,8 @@ from typing import Any
 
 from veilrec.base.files import digest
 from veilrec.base.params import part_of
-from veilrec.engine.evaluation import Scored, evaluate, popularity
+from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.probe import probe
-from veilrec.engine.workers import workers
 from veilrec.eraser import VectorEraser
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
@@ -32,7 +31,7 @@ from veilrec.runs.training import Progress, Training
 from veilrec.runs.world import IDS, WORLD
 from veilrec.wire.transcript import Record
 
-__all__ = ["Session"]
+__all__ = ["Session", "beside_popularity"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Session:
         federation, data, record: What is run, on what, and how much of it is written down.
         place: The directory.
         keeps: Whether it stays when the run is over.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         examiner: Attacks what the server sees of the selected state.
         erasers: What is applied to the selected state, in order.
     """
@@ -129,26 +128,18 @@ class Session:
         return state
 
     def _discloses(self) -> list[dict[str, Any]]:
-        """What the messages of one device tell the server, by name."""
+        """List what the messages of one device tell the server, by name."""
         fed = self.federation
         found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype, fed.plan.forwards)
         return [one.told() for one in found]
 
     def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:
-        """The selected state beside popularity, on the same items and candidates."""
-        fed, test = self.federation, scored.means()
-        with workers(fed.plan.workers) as pool:
-            judged = evaluate(
-                fed.evaluation, fed.clients, "test", popularity(fed.clients), fed.fleet.candidates(), pool
-            )
-        floor, select = judged.means(), fed.evaluation.select
-        validation = {name: row[name] for name in test if name in row}
-        if not validation and fed.validates:
+        """The selected state beside popularity, and what validation said of it."""
+        fed = self.federation
+        validation = {name: row[name] for name in scored.means() if name in row}
+        if not validation and fed.fleet.validates:
             validation = fed.evaluate(state, "validation").means()
-        collapsed = test[select] < floor[select]
-        return Utility(
-            test, validation, floor, collapsed, select, fed.evaluation.describe(), len(scored.user)
-        )
+        return replace(beside_popularity(fed, scored, fed.evaluation), validation=validation)
 
     def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:
         """The files of the selected state and of the transcript; checksums of what lies in the directory."""
@@ -157,9 +148,17 @@ class Session:
         recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}
-        written = folder.save_state(self.place, state, self.federation.fleet.devices)
+        written = folder.save_state(self.place, state, self.federation.fleet.gather().devices)
         written[folder.PER_USER] = folder.write_per_user(self.place, scored, self.data)
         for name in (folder.RECIPE, folder.METRICS, folder.TRANSCRIPT, WORLD, IDS):
             if (self.place / name).exists():
                 written[name] = digest(self.place / name)
         return {name: entry._asdict() for name, entry in sorted(written.items())}
+
+
+def beside_popularity(federation: Federation, scored: Scored, protocol: Evaluation) -> Utility:
+    """Means over users, and what popularity reaches on the same items and candidates."""
+    floor = federation.fleet.floor(protocol).means()
+    test, select = scored.means(), protocol.select
+    collapsed = test[select] < floor[select]
+    return Utility(test, {}, floor, collapsed, select, protocol.describe(), len(scored.user))

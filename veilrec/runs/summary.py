@@ -1,4 +1,4 @@
-"""What stands in a result beside its numbers: the data in counts, and what it was computed with."""
+"""Summaries beside the numbers of a result: the data in counts, and what it was computed with."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def summary(data: Interactions, clients: Clients, settings: Mapping[str, Any]) -
 
 
 def _classes(data: Interactions, attribute: str) -> dict[str, int]:
-    """How many users are in each class; users of whom nothing is known are left out."""
+    """Count the users in each class; users of whom nothing is known are left out."""
     value = data.attributes[attribute]
     counts = torch.bincount(value[value >= 0].long().cpu()).tolist()
     names = list(data.classes.get(attribute, ()))
@@ -52,7 +52,7 @@ def _classes(data: Interactions, attribute: str) -> dict[str, int]:
 
 
 def _features(data: Interactions, clients: Clients, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What devices know of their users and the model reads; None where it reads nothing of the kind."""
+    """Features that devices know of their users and the model reads; None where it reads none."""
     if clients.log.features is None:
         return None
     private = bool(settings.get("data", {}).get("include_private_features"))
@@ -71,7 +71,7 @@ def _features(data: Interactions, clients: Clients, settings: Mapping[str, Any])
 
 
 def _range(value: Tensor) -> dict[str, float]:
-    """Of a continuous attribute, how many users have one and what it is on average."""
+    """Count users with a continuous attribute, and take its mean."""
     told = value[~value.isnan()]
     return {"users": len(told), "mean": round(float(told.mean()), 2) if len(told) else 0.0}
 

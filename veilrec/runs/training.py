@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
-
 from veilrec.base.files import Digest
 from veilrec.base.params import Params
 from veilrec.errors import BadInput, Corrupted, Interrupted
@@ -42,7 +40,7 @@ class Training:
         federation: What is trained.
         checkpoints, recorder, metrics, timing: What is written.
         stop: Tells when somebody wants it to end.
-        progress: Is told how far it is.
+        progress: Called with how far it is.
         seconds: Between two checkpoints; 0 for one after each round, None for none.
         rows: The metrics so far.
         along: Attacks what is looked at, if anybody does.
@@ -129,13 +127,15 @@ class Training:
             raise BadInput("plan.budget", what, "give more, or let the defence begin earlier")
         if self.selection.round in (0, state.round):
             return state
-        devices = self.federation.fleet.devices
-        devices.restore({"slot": torch.full_like(devices.slot, -1)})  # the last makes room for the selected
-        return self.checkpoints.load(self.selection.round, devices)[0]
+        devices = self.federation.fleet.gather().devices
+        devices.clear()  # the last makes room for the selected
+        state, _ = self.checkpoints.load(self.selection.round, devices)
+        self.federation.fleet.spread()
+        return state
 
     @property
     def reason(self) -> str:
-        """What ended training."""
+        """The reason why training ended."""
         if self.selection.exhausted:
             return "patience"
         if len(self.rows) >= self.federation.last:
@@ -152,7 +152,7 @@ class Training:
         self.metrics.append({**row, **found})
         self.timing.append({"round": state.round, **self.clock.finish(looked=looked)})
         if self.selection.look(row):
-            self.checkpoints.select(state, self.federation.fleet.devices, self._extra())
+            self.checkpoints.select(state, self.federation.fleet.gather().devices, self._extra())
         self._done = 0
         self.progress("rounds", state.round, self.federation.last, row)
         if self.stop.asked:
@@ -164,7 +164,7 @@ class Training:
             self._checkpoint(state)
 
     def _due(self) -> bool:
-        """Whether it is time for a checkpoint: a round too long for the grace of a signal is one, too."""
+        """Whether a checkpoint is due: also after a round too long for the grace of a signal."""
         if not self.seconds:
             return self.seconds is not None
         cost, clock = CHEAP * self.clock.cost, self.clock
@@ -179,7 +179,7 @@ class Training:
                 journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)
             }
             notes = {"selection": self.selection.state(), "journals": journals}
-            devices = self.federation.fleet.devices
+            devices = self.federation.fleet.gather().devices
             self.checkpoints.write(state, devices, self._extra(), notes, self.selection.round)
         self._saved = state.round
 
@@ -187,15 +187,17 @@ class Training:
         return {"traffic": self.traffic.state(), "ledger": self.ledger.state()}
 
     def _fault(self, saved: Saved) -> str:
-        """What is wrong with a checkpoint beside its own files."""
+        """The fault of a checkpoint beside its own files, or an empty text."""
         for journal in (self.metrics, self.timing):
             if not journal.matches(_mark(saved, journal)):
                 return f"{journal.path.name} does not match its checksum"
         return ""
 
     def _take_up(self, saved: Saved) -> State:
-        devices = self.federation.fleet.begin(self.checkpoints.devices)
-        state, extra = self.checkpoints.load(saved.round, devices)
+        fleet = self.federation.fleet
+        fleet.begin(self.checkpoints.devices)
+        state, extra = self.checkpoints.load(saved.round, fleet.gather().devices)
+        fleet.spread()
         self.rows = self.metrics.rewind(_mark(saved, self.metrics))
         self.timing.rewind(_mark(saved, self.timing))
         self.recorder.rewind(saved.round)

@@ -1,14 +1,11 @@
-"""The world of a run on disk: the log with what was held out, attributes, original ids and titles."""
+"""The world of a run on disk: the log, attributes, original ids and titles."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
-from veilrec.base.files import Digest, digest, read_json, write_json
-from veilrec.base.params import Params
+from veilrec.base.files import read_json, write_json
+from veilrec.base.params import Params, under
 from veilrec.base.tensors import read, write
 from veilrec.errors import Corrupted
 from veilrec.interactions import Interactions
@@ -17,15 +14,11 @@ __all__ = ["IDS", "WORLD", "load_world", "save_world"]
 
 WORLD, IDS = "world.safetensors", "ids.json"
 COLUMNS = ("user", "item", "rating", "time")
-TRAIN, VALIDATION, TEST = 0, 1, 2
 
 
-def save_world(folder: Path, data: Interactions, *, validation: bool = True) -> dict[str, Digest]:
-    """Write two files that only their owner may read; `validation` as in the run."""
-    split = data.leave_one_out(validation=validation)
+def save_world(folder: Path, data: Interactions) -> None:
+    """Write two files that only their owner may read."""
     tensors: Params = {name: value for name in COLUMNS if (value := getattr(data, name)) is not None}
-    tensors |= {"split": _roles(data, split.validation, split.test)}
-    tensors |= {"validation": split.validation, "test": split.test}
     tensors |= {f"attributes/{name}": value for name, value in data.attributes.items()}
     tensors |= {f"values/{name}": value for name, value in data.values.items()}
     if data.features is not None:
@@ -39,9 +32,8 @@ def save_world(folder: Path, data: Interactions, *, validation: bool = True) -> 
         "report": list(data.report),
         "features": list(data.feature_names),
     }
-    saved = {WORLD: write(folder / WORLD, tensors, secret=True)}
+    write(folder / WORLD, tensors, secret=True)
     write_json(folder / IDS, ids, secret=True, indent=None)
-    return {**saved, IDS: digest(folder / IDS)}
 
 
 def load_world(folder: Path) -> Interactions:
@@ -57,9 +49,9 @@ def load_world(folder: Path) -> Interactions:
             item_ids=ids["items"],
             rating=tensors.get("rating"),
             time=tensors.get("time"),
-            attributes=_under(tensors, "attributes/"),
+            attributes=under(tensors, "attributes/"),
             classes=ids["classes"],
-            values=_under(tensors, "values/"),
+            values=under(tensors, "values/"),
             features=tensors.get("features"),
             feature_names=ids.get("features", ()),
             texts=ids["titles"],
@@ -68,15 +60,3 @@ def load_world(folder: Path) -> Interactions:
         )
     except (KeyError, TypeError) as cause:
         raise Corrupted(f"{folder / IDS}: lacks {cause}; restore the file") from cause
-
-
-def _under(tensors: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _roles(data: Interactions, validation: Tensor, test: Tensor) -> Tensor:
-    """``[events]`` what each is for: 0 training, 1 validation, 2 test. A pair occurs once, so items tell."""
-    roles = torch.full((len(data),), TRAIN, dtype=torch.uint8)
-    roles[data.item == validation[data.user]] = VALIDATION
-    roles[data.item == test[data.user]] = TEST
-    return roles

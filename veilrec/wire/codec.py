@@ -39,7 +39,7 @@ Kind = Literal["weight", "gradient", "count", "items", "labels"]
 
 
 class Spec(NamedTuple):
-    """What may travel under a name.
+    """A specification: the numbers that may travel under a name.
 
     Attributes:
         shape: Of one device's tensor; of one row where `table` is given.
@@ -192,13 +192,13 @@ def weights(schema: Schema) -> dict[str, Spec]:
     return {name: spec for name, spec in schema.items() if spec.kind in ("weight", "gradient")}
 
 
-def one(message: Message, k: int) -> Message:
-    """The message of client `k` of a cohort."""
+def one(message: Message, k: int | slice) -> Message:
+    """The message of client `k` of a cohort, or those of some clients."""
     return {n: Rows(v.row[k], v.value[k]) if isinstance(v, Rows) else v[k] for n, v in message.items()}
 
 
 def size(schema: Schema, rows: Mapping[str, int]) -> int:
-    """How many bytes `encode` makes of a message, given how many rows of each table travel."""
+    """The number of bytes that `encode` makes of a message, given how many rows of each table travel."""
     entries: list[tuple[str, Entry]] = []
     for name, spec in schema.items():
         if spec.table is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Message, Params, Rows
+from veilrec.base.params import Message, Params, Rows, under
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
 from veilrec.protocol import Protocol
@@ -16,7 +16,7 @@ from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import Fold, Letter, Posts
 
-__all__ = ["fingerprint", "fold_bytes", "fold_of", "letter_bytes", "letter_of", "notes"]
+__all__ = ["fingerprint", "fold_bytes", "fold_of", "letter_bytes", "letter_of", "notes", "tensors_of"]
 
 ALL, EACH, POSTS, ROUND = "all/", "each/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
@@ -25,7 +25,7 @@ OWNER, GROUPS = "posts/owner", "groups"
 
 
 def notes(run: str = "", recipe: str = "", missed: Sequence[int] = ()) -> dict[str, str]:
-    """What a letter says beside its message; what is empty is left out.
+    """Notes that go with a letter, beside its message; those that are empty are left out.
 
     Args:
         run: The name of the run.
@@ -60,8 +60,8 @@ def letter_of(data: bytes, mine: Mapping[str, str] | None = None) -> Letter:
     for name in ("run", "recipe"):
         if name in known and told.get(name, known[name]) != known[name]:
             raise BadInput("letter", f"of another {name}", "send it to the fleet that runs that one")
-    flat = _tensors(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
-    return Letter(_under(flat, ALL), _under(flat, EACH), _under(flat, POSTS), int(flat[ROUND]))
+    flat = tensors_of(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
+    return Letter(under(flat, ALL), under(flat, EACH), under(flat, POSTS), int(flat[ROUND]))
 
 
 def fold_bytes(fold: Fold, schema: Schema) -> bytes:
@@ -93,8 +93,8 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
     schema |= {name: Spec((), torch.float64, kind="count") for name in ROW.values()}
     found = codec.decode(data, schema, sender="fold", rest=True)
     partial = _partial(found, declared, dense=protocol.partial_is_sum)
-    rest = _tensors({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
-    values = {name: value for name, value in _under(rest, POSTS).items() if POSTS + name != OWNER}
+    rest = tensors_of({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
+    values = {name: value for name, value in under(rest, POSTS).items() if POSTS + name != OWNER}
     if values:
         codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
     row = {name: float(rest[place]) for name, place in ROW.items()}
@@ -103,16 +103,16 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
 
 def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
     """The protocol's own part of a fold; of sums, whole tables."""
-    partial = {name.removeprefix(PARTIAL): value for name, value in found.items() if name.startswith(PARTIAL)}
+    partial = under(found, PARTIAL)
     if odd := partial.keys() - declared.keys():
         raise BadInput("fold", f"undeclared {sorted(odd)[0]!r}", "send only what the protocol declares")
     return {name: _dense(value, declared[name]) for name, value in partial.items()} if dense else partial
 
 
 def _seen(rest: Params) -> dict[str, Params]:
-    """What watches have found, by their tags."""
+    """Findings of watches, by their tags."""
     tags = {name.split("/")[1] for name in rest if name.startswith(SEEN)}
-    return {tag: _under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
+    return {tag: under(rest, f"{SEEN}{tag}/") for tag in sorted(tags)}
 
 
 def _sparse(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
@@ -131,9 +131,6 @@ def _dense(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
     return wide.index_copy_(0, value.row, value.value)
 
 
-def _tensors(message: Message) -> Params:
+def tensors_of(message: Message) -> Params:
+    """A message without its tables of which only some rows travel."""
     return {name: value for name, value in message.items() if isinstance(value, Tensor)}
-
-
-def _under(flat: Params, prefix: str) -> Params:
-    return {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}

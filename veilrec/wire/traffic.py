@@ -32,7 +32,7 @@ class Traffic:
 
     Attributes:
         up, down: ``[clients]`` bytes so far.
-        reads: What it looks at of an upload: of which rows there are depends on the device.
+        reads: The names it reads of an upload: those of tables, whose rows depend on the device.
     """
 
     tag = "traffic"

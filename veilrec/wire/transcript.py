@@ -27,7 +27,7 @@ RESERVED = {"cohort", "sent", "each", "posts"}  # what else lies beside the part
 
 @dataclass(frozen=True)
 class Record:
-    """What is written down of the exchanges between devices and server.
+    """A choice of what is written down of the exchanges between devices and server.
 
     Attributes:
         parts: Names of parts; empty for everything that is no item table, and of which one device does not
@@ -89,7 +89,7 @@ class Transcript:
         return cls(path)
 
     def holds(self, name: str) -> bool:
-        """Whether every round of training that was kept has that weight, which is no table."""
+        """Whether every round that was kept has a weight, which is no table."""
         return bool(self.rounds) and all(name in self._names[round] for round in self.rounds)
 
     def cohort(self, round: int) -> Tensor:
@@ -99,7 +99,7 @@ class Transcript:
         return self._file.get(f"r{round:06}/cohort")
 
     def exchange(self, round: int, start: int = 0, stop: int | None = None) -> Exchange:
-        """A round, or clients `start` to `stop` of it, in the form in which the server lived it."""
+        """A round, or clients `start` to `stop` of it, in the form in which the server saw it."""
         cohort = self.cohort(round)[start:stop]
         stop, prefix, names = start + len(cohort), f"r{round:06}/", self._names[round]
 

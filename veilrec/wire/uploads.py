@@ -36,7 +36,7 @@ class Letter(NamedTuple):
 
 
 class Posts(NamedTuple):
-    """What consenting users have posted openly: the latest of each."""
+    """Posts of consenting users, open to everybody: the latest of each."""
 
     owner: Tensor  # [posts] number of the client in the whole log, times seats, plus seat
     values: Params  # name → [posts, …]
@@ -47,7 +47,7 @@ class Posts(NamedTuple):
         return cls(torch.zeros(0, dtype=torch.int64, device=device), {})
 
     def merge(self, newer: Posts) -> Posts:
-        """Both, where a later post replaces the same owner's earlier one; ordered by owner."""
+        """Merge posts: a later one replaces the same owner's earlier one; ordered by owner."""
         if not len(newer.owner):
             return self
         older = self.owner.to(newer.owner)  # that of `none` may lie elsewhere
@@ -63,7 +63,7 @@ class Posts(NamedTuple):
 
 @dataclass(frozen=True)
 class Uploads:
-    """What one chunk of a cohort sends in one round, after every defence has had its say.
+    """Uploads of one chunk of a cohort in one round, after every defence.
 
     Attributes:
         cohort: ``[c]`` numbers of the clients in the whole log.
@@ -93,7 +93,7 @@ class Uploads:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One chunk of one round as the server lived it.
+    """One chunk of one round, as the server sees it.
 
     Attributes:
         round: From 1.
@@ -137,7 +137,7 @@ class Finder(Protocol):
 
 @dataclass(frozen=True)
 class Fold:
-    """What of one round leaves the devices' side for the server.
+    """A fold: the part of one round that leaves the devices' side for the server.
 
     Attributes:
         partial: The protocol's own fold of all uploads.

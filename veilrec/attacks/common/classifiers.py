@@ -24,7 +24,7 @@ __all__ = ["CLASSIFIERS", "FAMILIES", "Classifier", "Job", "Shape", "fit_predict
 
 
 def fit_predict(
-    name: str, features: Tensor, jobs: Sequence[Job], *, validation: float = 0.0, threads: int | None = None
+    name: str, features: Tensor, jobs: Sequence[Job], *, threads: int | None = None
 ) -> list[Tensor]:
     """Fit an attacker for each job and predict all users: ``[users, classes]`` probabilities, float64.
 
@@ -34,13 +34,12 @@ def fit_predict(
         name: Of the attacker, in `CLASSIFIERS`.
         features: ``[users, width]`` float32, what is known of each user.
         jobs: What to learn. Nets learn several jobs at once, each what it would learn alone.
-        validation: Share of the rows that nets hold out to choose their epoch by; 0 for the last epoch.
         threads: How many jobs (or stacks of nets) side by side; as many as torch has threads.
 
     Raises:
         BadInput: Where the attacker is unknown or not installed, has no form for values, or cannot learn.
     """
-    return answers(_find(name, features), features, jobs, validation, threads or torch.get_num_threads())
+    return answers(_find(name, features), features, jobs, threads or torch.get_num_threads())
 
 
 def staged(name: str, features: Tensor, job: Job) -> Tensor:

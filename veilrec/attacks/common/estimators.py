@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Literal, Self
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from veilrec.base.keys import Keys
 
-__all__ = ["Discriminant", "Estimator", "Floor", "Radial", "Scale", "Scaled", "Tuned"]
+__all__ = ["Discriminant", "Floor", "Radial", "Scale", "Scaled", "Tuned"]
 
 FURTHEST = 10.0  # standard deviations: a column that hardly varied among the known must not drown the others
 Array = Any  # [n, width] or [n], of numpy
@@ -37,26 +36,34 @@ class Scale:
         return ((x.double() - self.mean) * self.slope).clamp_(-FURTHEST, FURTHEST)
 
 
-class Estimator:
-    """The part of scikit-learn's manners that is the same for all: the constructor's arguments by name."""
+class Behind:
+    """An estimator that sees the columns as `_shown` has them; where it has only margins, they are squashed.
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+    Margins become probabilities that are not calibrated: that keeps their order and costs no second fit.
+    """
 
-    def set_params(self, **given: Any) -> Self:
-        """Change some of the constructor's arguments."""
-        for name, value in given.items():
-            if name not in self.get_params():
-                raise ValueError(f"{type(self).__name__} has no parameter {name}")
-            setattr(self, name, value)
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def predict_proba(self, X: Array) -> Array:
+        """``[n, classes seen]`` probabilities."""
+        shown = self._shown(X)
+        if hasattr(self.estimator_, "predict_proba"):
+            return self.estimator_.predict_proba(shown)
+        margin = torch.as_tensor(self.estimator_.decision_function(shown))
+        both = margin if margin.dim() == 2 else torch.stack([-margin / 2, margin / 2], 1)
+        return both.softmax(1).numpy()
+
+    def _taught(self, X: Array, y: Array) -> Self:
+        self.estimator_ = deepcopy(self.estimator).fit(self._shown(X), y)
         return self
 
+    def _shown(self, X: Array) -> Array:
+        raise NotImplementedError
 
-class Scaled(Estimator):
-    """An estimator behind standardised columns; where it has only margins, they become probabilities.
 
-    Margins are squashed and not calibrated: that keeps their order and costs no second fit.
+class Scaled(Behind):
+    """An estimator behind standardised columns.
 
     Attributes:
         estimator: Any of scikit-learn's.
@@ -64,83 +71,44 @@ class Scaled(Estimator):
     """
 
     def __init__(self, estimator: Any, values: bool = False) -> None:
-        self.estimator, self.values = estimator, values
-
-    @property
-    def random_state(self) -> int | None:
-        """The estimator's random state; None where it draws nothing."""
-        return getattr(self.estimator, "random_state", None)
+        super().__init__(estimator)
+        self.values = values
 
     def fit(self, X: Array, y: Array) -> Self:
         """Learn from ``X [n, width]`` and ``y [n]``."""
         self.scale_ = Scale(torch.as_tensor(X))
         self.mean_, self.spread_ = (float(y.mean()), float(y.std()) or 1.0) if self.values else (0.0, 1.0)
-        y = (y - self.mean_) / self.spread_ if self.values else y
-        self.estimator_ = deepcopy(self.estimator).fit(self._shown(X), y)
-        return self
-
-    def predict_proba(self, X: Array) -> Array:
-        """``[n, classes seen]`` probabilities."""
-        if hasattr(self.estimator_, "predict_proba"):
-            return self.estimator_.predict_proba(self._shown(X))
-        return _squashed(self.estimator_.decision_function(self._shown(X)))
+        return self._taught(X, (y - self.mean_) / self.spread_ if self.values else y)
 
     def predict(self, X: Array) -> Array:
-        """``[n]`` the likeliest class, or the value."""
-        found = self.estimator_.predict(self._shown(X))
-        return found * self.spread_ + self.mean_ if self.values else found
+        """``[n]`` the values."""
+        return self.estimator_.predict(self._shown(X)) * self.spread_ + self.mean_
 
     def _shown(self, X: Array) -> Array:
         return self.scale_(torch.as_tensor(X)).numpy()
 
 
-def _squashed(margin: Array) -> Array:
-    """Margins ``[n]`` of two classes, or ``[n, classes]``, to what adds up to one; their order stays."""
-    found = torch.as_tensor(margin)
-    return (found if found.dim() == 2 else torch.stack([-found / 2, found / 2], 1)).softmax(1).numpy()
-
-
-class Radial(Estimator):
+class Radial(Behind):
     """A machine behind scikit-learn's default kernel: exp(-γ|x - x'|²), γ = 1/(width · variance of X).
 
     The library computes that kernel value by value, which takes minutes on 20,000 columns; products of whole
-    matrices give the same numbers up to rounding.
-
-    Attributes:
-        estimator: One that takes a precomputed kernel.
+    matrices give the same numbers up to rounding. The machine takes a precomputed kernel.
     """
-
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
-
-    @property
-    def random_state(self) -> int | None:
-        """The estimator's random state."""
-        return getattr(self.estimator, "random_state", None)
 
     def fit(self, X: Array, y: Array) -> Self:
         """Learn from ``X [n, width]`` and ``y [n]``."""
         self.rows_ = torch.as_tensor(X).double()
         variance = float(self.rows_.var(correction=0))
         self.gamma_ = 1 / (self.rows_.shape[1] * variance) if variance else 1.0
-        self.estimator_ = deepcopy(self.estimator).fit(self._kernel(X), y)
-        return self
+        return self._taught(X, y)
 
-    def predict_proba(self, X: Array) -> Array:
-        """``[n, classes seen]`` margins, squashed."""
-        return _squashed(self.estimator_.decision_function(self._kernel(X)))
-
-    def predict(self, X: Array) -> Array:
-        """``[n]`` the class on whose side of the margins a user is."""
-        return self.estimator_.predict(self._kernel(X))
-
-    def _kernel(self, X: Array) -> Array:
+    def _shown(self, X: Array) -> Array:
         x = torch.as_tensor(X).double()
         apart = x.square().sum(1)[:, None] + self.rows_.square().sum(1) - 2 * (x @ self.rows_.T)
         return torch.exp(-self.gamma_ * apart.clamp_(min=0)).numpy()
 
 
-class Tuned(Estimator):
+class Tuned:
     """The candidate that held-out rows find likeliest, learned anew from all rows.
 
     Attributes:
@@ -168,10 +136,6 @@ class Tuned(Estimator):
         """``[n, classes seen]`` probabilities."""
         return self.estimator_.predict_proba(X)
 
-    def predict(self, X: Array) -> Array:
-        """``[n]`` the likeliest class."""
-        return self.estimator_.predict(X)
-
     def _parts(self, y: Array) -> Iterator[tuple[Array, Array]]:
         """Rows to learn from and rows held out, every class spread evenly over the parts."""
         mixed = Keys.seed(self.random_state).fold("folds").order(len(y)).numpy()
@@ -191,7 +155,7 @@ def _surprise(model: Any, X: Array, y: Array) -> float:
     return float(-np.log(hit.clip(1e-6)).sum())
 
 
-class Discriminant(Estimator):
+class Discriminant:
     """Linear discriminant analysis with the covariance within classes drawn towards a sphere.
 
     The best there is for classes that differ in their mean alone. A solve instead of an eigenvalue problem,
@@ -220,12 +184,8 @@ class Discriminant(Estimator):
         """``[n, classes seen]`` probabilities."""
         return torch.as_tensor(X @ self.coef_ + self.intercept_).softmax(1).numpy()
 
-    def predict(self, X: Array) -> Array:
-        """``[n]`` the likeliest class."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
 
-
-class Floor(Estimator):
+class Floor:
     """Knows the labels of the known users and looks at nothing else.
 
     Attributes:
@@ -253,7 +213,5 @@ class Floor(Estimator):
         return F.one_hot(drawn, shares.shape[1]).double().numpy()
 
     def predict(self, X: Array) -> Array:
-        """``[n]`` the class said, or the mean of the values."""
-        if np.issubdtype(self.classes_.dtype, np.floating):
-            return np.full(len(X), self.mean_)
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        """``[n]`` the mean of the values."""
+        return np.full(len(X), self.mean_)

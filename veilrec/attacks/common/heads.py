@@ -162,8 +162,8 @@ class OnGradient(Attack):
     def keeps(self, seen: Seen, task: Task) -> list[str]:
         if not self.kept or not self.answers(seen, task):
             return []
-        part = part_for(seen, self.part, task.attribute)
-        return [f"{part}.{name}" for name in self.looks_at(self._head(seen, task))]
+        head, part = self._head(seen, task)
+        return [f"{part}.{name}" for name in self.looks_at(head)]
 
     def _check_kept(self, seen: Seen, task: Task) -> None:
         """Refuse where it should read kept rounds, and there are none with all that it looks at."""
@@ -172,10 +172,11 @@ class OnGradient(Attack):
             fix = "train again with [record] last above 0, and the head among its parts"
             raise BadInput("record", f'no round of training was kept with all of "{wanted[0]}"', fix)
 
-    def _head(self, seen: Seen, task: Task) -> Head:
+    def _head(self, seen: Seen, task: Task) -> tuple[Head, str]:
+        """The head that tells the task's classes, and its part."""
         part = part_for(seen, self.part, task.attribute)
         head = Head.of(check(seen, part), part)
         if head.classes != task.classes:
             what = f'"{part}" tells {head.classes} classes apart, {task.attribute or "the task"} has'
             raise BadInput("attack.part", f"{what} {task.classes}", "name the head of that attribute")
-        return head
+        return head, part

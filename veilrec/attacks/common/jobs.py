@@ -69,11 +69,9 @@ class Classifier:
     values: Callable[[Shape], Any] | None = None
 
 
-def answers(
-    entry: Classifier, features: Tensor, jobs: Sequence[Job], validation: float, threads: int
-) -> list[Tensor]:
+def answers(entry: Classifier, features: Tensor, jobs: Sequence[Job], threads: int) -> list[Tensor]:
     """Predictions for all users, ``[users, classes]`` or ``[users, 1]``, job by job."""
-    models = [_make(entry, features, job, validation) for job in jobs]
+    models = [_make(entry, features, job) for job in jobs]
     stacks = _stacks(models, jobs, _at_once(features))
     said: dict[int, Tensor] = {}
     with _side_by_side(threads) as crew:
@@ -85,10 +83,10 @@ def answers(
 
 def stages(entry: Classifier, features: Tensor, job: Job) -> Tensor:
     """``[stages, users, classes]`` an attacker's predictions while it learns; of most attackers one stage."""
-    model = _make(entry, features, job, 0.0)
+    model = _make(entry, features, job)
     name = "staged_predict_proba" if job.classes else "staged_predict"
     if not isinstance(model, Perceptron) and not hasattr(model, name):
-        return answers(entry, features, [job], 0.0, 1)[0][None]
+        return answers(entry, features, [job], 1)[0][None]
     x, y = _rows(features, job)
     with _side_by_side(1):
         if isinstance(model, Perceptron):
@@ -98,7 +96,7 @@ def stages(entry: Classifier, features: Tensor, job: Job) -> Tensor:
         return torch.stack([_whole(one, job) for one in said])
 
 
-def _make(entry: Classifier, features: Tensor, job: Job, validation: float) -> Any:
+def _make(entry: Classifier, features: Tensor, job: Job) -> Any:
     """The attacker of a job, not yet taught; None where the known users are all alike."""
     make = entry.classes if job.classes else entry.values
     if make is None:
@@ -109,8 +107,7 @@ def _make(entry: Classifier, features: Tensor, job: Job, validation: float) -> A
         raise BadInput("threat.known", "there is no user to learn from", "let more users be known")
     if len(job.label.unique()) == 1:
         return None
-    model = make(Shape(len(job.rows), features.shape[1], job.classes, job.seed % 2**32))
-    return model.set_params(validation=validation) if isinstance(model, Perceptron) and validation else model
+    return make(Shape(len(job.rows), features.shape[1], job.classes, job.seed % 2**32))
 
 
 def _at_once(features: Tensor) -> int:

@@ -38,8 +38,7 @@ class Membership(Pairs):
     def pairs(self, public: Public, exchange: Exchange) -> Tensor:
         tables = [name for name, spec in public.schema.items() if spec.table is not None]
         if not tables:
-            items = 0
-            return torch.zeros(len(exchange.received.cohort), items)
+            return torch.zeros(len(exchange.received.cohort), 0)
         total = [self._of_table(public, exchange, name) for name in tables]
         return torch.stack(total).sum(0)
 

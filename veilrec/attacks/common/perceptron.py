@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from veilrec.attacks.common.estimators import Estimator, Scale
+from veilrec.attacks.common.estimators import Scale
 from veilrec.base.keys import Keys
 from veilrec.base.steps import Stepper
 
@@ -27,7 +28,8 @@ BLOCK = 1 << 17  # weights of a net that step at a time on a CPU: what a step ne
 Rows = Sequence[tuple[Tensor, Tensor]]
 
 
-class Perceptron(Estimator):
+@dataclass(eq=False)
+class Perceptron:
     """A multilayer perceptron, scikit-learn shaped; Adam on all rows at once, unless told otherwise.
 
     The penalty is what makes it strong with few users: a net with one hidden layer then prefers few
@@ -44,34 +46,26 @@ class Perceptron(Estimator):
         epochs: Passes over the rows.
         batch: Rows a step; 0 for all.
         scaled: Whether columns are standardised, over the rows to learn from.
-        validation: Share of the rows held out to choose the epoch by; 0 for the last epoch.
         values: Whether to learn values, by squared error, rather than classes.
-        random_state: Of the first weights, the batches, what is dropped and what is held out.
+        random_state: Of the first weights, the batches, and what is dropped.
     """
 
-    classes_: Tensor  # [k] the classes seen
-    layers_: list[tuple[Tensor, Tensor]]  # weight [1, in, out] and bias [1, 1, out]
-
-    def __init__(
-        self,
-        hidden: Sequence[int | float] = (64,),
-        *,
-        slope: float = 0.0,
-        dropout: Sequence[float] = (),
-        rate: float = 0.01,
-        momentum: float | None = None,
-        decay: float | None = None,
-        epochs: int = 100,
-        batch: int = 0,
-        scaled: bool = True,
-        validation: float = 0.0,
-        values: bool = False,
-        random_state: int = 0,
-    ) -> None:
-        self.hidden, self.slope, self.dropout = hidden, slope, dropout
-        self.rate, self.momentum, self.decay = rate, momentum, decay
-        self.epochs, self.batch, self.scaled = epochs, batch, scaled
-        self.validation, self.values, self.random_state = validation, values, random_state
+    hidden: Sequence[int | float] = (64,)
+    _: KW_ONLY
+    slope: float = 0.0
+    dropout: Sequence[float] = ()
+    rate: float = 0.01
+    momentum: float | None = None
+    decay: float | None = None
+    epochs: int = 100
+    batch: int = 0
+    scaled: bool = True
+    values: bool = False
+    random_state: int = 0
+    classes_: Tensor = field(init=False, repr=False)  # [k] the classes seen
+    layers_: list[tuple[Tensor, Tensor]] = field(
+        init=False, repr=False
+    )  # weight [1, in, out], bias [1, 1, out]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from ``X [n, width]`` and ``y [n]``."""
@@ -88,11 +82,9 @@ class Perceptron(Estimator):
         return self._output(torch.as_tensor(X)).double().softmax(1).numpy(force=True)
 
     def predict(self, X: Any) -> Any:
-        """``[n]`` the likeliest class, or the value."""
-        if self.values:
-            found = self._output(torch.as_tensor(X))[:, 0].double()
-            return (found * self.spread_ + self.mean_).numpy(force=True)
-        return self.classes_.numpy(force=True)[self.predict_proba(X).argmax(1)]
+        """``[n]`` the values."""
+        found = self._output(torch.as_tensor(X))[:, 0].double()
+        return (found * self.spread_ + self.mean_).numpy(force=True)
 
     @torch.no_grad()
     def _output(self, x: Tensor) -> Tensor:
@@ -116,9 +108,8 @@ def alike(nets: Sequence[Perceptron], sizes: Sequence[int]) -> list[list[int]]:
     """Groups of nets that may form one stack: with the same settings, and as many steps an epoch."""
     groups: dict[Any, list[int]] = {}
     for place, (net, rows) in enumerate(zip(nets, sizes, strict=True)):
-        settings = {**net.get_params(), "random_state": None}
-        steps = math.ceil((rows - int(rows * net.validation)) / (net.batch or rows))
-        groups.setdefault((repr(settings), steps), []).append(place)
+        settings = repr(replace(net, random_state=0))
+        groups.setdefault((settings, math.ceil(rows / (net.batch or rows))), []).append(place)
     return list(groups.values())
 
 
@@ -150,11 +141,7 @@ class _Stack:
         device = self.x.device
         self.keys = Keys(torch.stack([Keys.seed(each.random_state, device).value for each in nets]))
         size = torch.tensor([len(y) for _, y in rows], device=device)[:, None]
-        real = torch.arange(self.y.shape[1], device=device) < size
-        place = _shuffled(real, self.keys.fold("held out")).argsort(1)
-        held = torch.tensor([int(len(y) * net.validation) for _, y in rows], device=device)
-        self.held = place < held[:, None]  # [nets, n]
-        self.taught = real & ~self.held
+        self.taught = torch.arange(self.y.shape[1], device=device) < size  # [nets, n]
         outputs = torch.tensor([1 if net.values else len(each.classes_) for each in nets], device=device)
         self.unused = torch.arange(int(outputs.max()), device=device) >= outputs[:, None, None]
         self.widths = self._widths(int(outputs.max()))
@@ -165,7 +152,7 @@ class _Stack:
         self.block = BLOCK if device.type == "cpu" else self.weights.shape[1]
         self.blocks = {str(place): some for place, some in enumerate(self.weights.split(self.block, 1))}
         self.state = self.stepper.fresh(self.blocks)
-        self.kept, self.least = self.weights.clone(), self.x.new_full((len(nets),), math.inf)
+        self.kept = self.weights.clone()
 
     def _widths(self, outputs: int) -> list[int]:
         width = self.x.shape[2]
@@ -197,7 +184,7 @@ class _Stack:
         return [(weight.unflatten(1, (-1, out)), bias[:, None]) for weight, bias, out in both]
 
     def epoch(self, number: int) -> None:
-        """One pass over the rows. A net is kept as it then is, unless it was better before or diverged."""
+        """One pass over the rows. A net is kept as it then is, unless it diverged."""
         keys = self.keys.fold("epoch").fold(number)
         if not self.net.batch:
             self._step(self.x, self.y, self.taught, keys)
@@ -207,10 +194,8 @@ class _Stack:
             for step, some in enumerate(order.split(self.net.batch, 1)[:steps]):
                 x = self.x.gather(1, some[..., None].expand(*some.shape, self.x.shape[2]))
                 self._step(x, self.y.gather(1, some), self.taught.gather(1, some), keys, step)
-        better = self.weights.isfinite().all(1)
-        if self.net.validation:
-            better &= self._better()
-        self.kept = torch.where(better[:, None], self.weights, self.kept)
+        finite = self.weights.isfinite().all(1, keepdim=True)
+        self.kept = torch.where(finite, self.weights, self.kept)
 
     def _step(self, x: Tensor, y: Tensor, counts: Tensor, keys: Keys, step: int = 0) -> None:
         drops = [
@@ -234,14 +219,6 @@ class _Stack:
             said = output.masked_fill(self.unused, -math.inf)
             lost = F.cross_entropy(said.flatten(0, 1), y.flatten(), reduction="none").reshape(y.shape)
         return (lost * counts).sum(1) / counts.sum(1)
-
-    @torch.no_grad()
-    def _better(self) -> Tensor:
-        """``[nets]`` true where the loss of held-out rows is the least so far, or no rows are held out."""
-        loss = self._loss(_forward(self.layers(self.weights), self.x, self.net.slope), self.y, self.held)
-        better = (loss < self.least) | ~self.held.any(1)
-        self.least = torch.where(better, loss, self.least)
-        return better
 
 
 def _forward(

@@ -24,6 +24,7 @@ from veilrec.wire.uploads import Exchange
 
 __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
 
+NO_VECTOR = 'no user vector is uploaded; grant "user_vectors", or read "updates"'
 BROAD = 1024  # columns of a profile, which is sparse and suffers more from folding than updates do
 
 
@@ -74,7 +75,7 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
         return not_recovered(public, parts)
     if name == "embeddings":
         held = "user_vectors" in grants or bool(_rows_of_users(public, parts))
-        return "" if held else 'no user vector is uploaded; grant "user_vectors", or read "updates"'
+        return "" if held else NO_VECTOR
     if public.seats.shape[1] > 1:
         return f'{name} of a silo are those of all its users together; read "embeddings"'
     tables = any(spec.table for spec in uploaded.values())
@@ -117,7 +118,7 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     """Each user's change of the weights, part after part, each folded to at most `columns`.
 
     The gradient where gradients are sent; ΔΘ = (Θ − Θ_u)/μ under plain SGD with one rate μ (APM, §3.3), ΔΘ
-    otherwise. An EXPOSED part is no change but the device's own weights: it is taken as it is.
+    otherwise. An EXPOSED part is not a change but the device's own weights: it is taken as it is.
     """
     public = alone(seen, "updates")
     for part in parts:
@@ -136,11 +137,8 @@ def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     upload as stand out. Where no user vector is uploaded or granted, the items' mean stands alone.
     """
     public = alone(seen, "parameters")
-    tables = [
-        n
-        for n, spec in public.schema.items()
-        if spec.table is not None and (not parts or part_of(n) in parts)
-    ]
+    specs = public.schema.items()
+    tables = [n for n, spec in specs if spec.table is not None and (not parts or part_of(n) in parts)]
     users, rows = [], []
     for exchange, user, mask in touches(seen, public):
         means = [_mean(public, exchange, name, mask).float().cpu() for name in tables]
@@ -162,21 +160,17 @@ def profile(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     public = alone(seen, "profiles")
     if not items_of(public):
         raise BadInput("attack.reads", "no item table is uploaded", 'read "updates"')
-    kept = max(columns, BROAD)
-    sketch = (
-        Sketch.of("profile", (items_of(public),), kept, torch.device("cpu"))
-        if items_of(public) > kept
-        else None
-    )
+    items, kept, sketch, lost = items_of(public), max(columns, BROAD), None, 0.0
+    if items > kept:
+        sketch = Sketch.of("profile", (items,), kept, torch.device("cpu"))
     users: list[Tensor] = []
     rows: list[Tensor] = []
-    lost = 0.0
     for _, user, mask in touches(seen, public):
         row = mask.float().cpu()
         lost = lost if users else loss(row, sketch)
         users.append(user)
         rows.append(row if sketch is None else sketch.fold(row))
-    return Reading(spread(torch.cat(users), torch.cat(rows), public.n_users), items_of(public), lost)
+    return Reading(spread(torch.cat(users), torch.cat(rows), public.n_users), items, lost)
 
 
 def _mean(public: Public, exchange: Exchange, name: str, mask: Tensor) -> Tensor:
@@ -197,9 +191,7 @@ def embeddings(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     """The user vectors alone: those uploaded, or those granted to an outsider."""
     vectors = _vectors(seen, parts)
     if vectors is None:
-        raise BadInput(
-            "attack.reads", "no user vector is uploaded", 'grant "user_vectors", or read "updates"'
-        )
+        raise BadInput("attack.reads", *NO_VECTOR.split("; "))
     return Reading(vectors, vectors.shape[1], 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What ``veilrec data`` shows: tables about datasets, on the standard output."""
+"""Tables about datasets, which ``veilrec data`` shows on the standard output."""
 
 from __future__ import annotations
 

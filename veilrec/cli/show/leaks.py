@@ -45,7 +45,7 @@ def print_audit(name: str, audit: Mapping[str, Any]) -> None:
 
 
 def _known(threat: Mapping[str, Any]) -> str:
-    """Whose labels the attacker has; how many that is stands beside each attribute."""
+    """Name the users whose labels the attacker has; how many they are stands beside each attribute."""
     consenting = threat.get("known") == "consenting"
     times = f"{threat['repeats']} times" if threat.get("repeats", 1) > 1 else ""
     if consenting:
@@ -117,7 +117,7 @@ def _p(value: float | None) -> str:
 
 
 def _print_notes(entry: Mapping[str, Any]) -> None:
-    """What was lost on the way, once for all attackers that read the same."""
+    """Print what was lost on the way, once for all attackers that read the same."""
     losses = [(one.get("notes") or {}).get("loss") for one in entry["attackers"]]
     for loss in dict.fromkeys(loss for loss in losses if loss):
         console().print(f"Reading: {printable(loss)}.", style="dim")
@@ -144,17 +144,13 @@ def _print_membership(audit: Mapping[str, Any]) -> None:
     found = audit.get("membership")
     if not found:
         return
-    worst = found["worst"]
-    score, turned = _upright(found[worst])
+    from veilrec.metrics.measures import read
+    from veilrec.metrics.words import bracketed
+
+    worst, score = found["worst"], read(found[found["worst"]])
+    shown = score and score.upright(0.5)
+    turned = ", turned round," if shown and shown.turned else ""
     console().print(
-        f"Whether a user touched an item, from one upload: AUC {measure(score)}{turned} "
+        f"Whether a user touched an item, from one upload: AUC {bracketed(shown)}{turned} "
         f"by {printable(worst)}, over {found['users']:,} users and {found['items']:,} items."
     )
-
-
-def _upright(score: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """An AUC that is surely below chance as whoever turns it round would have it, and words for that."""
-    low, high = score.get("low"), score.get("high")
-    if low is None or high is None or high >= 0.5:
-        return score, ""
-    return {"value": 1 - score["value"], "low": 1 - high, "high": 1 - low}, ", turned round,"

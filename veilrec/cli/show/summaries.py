@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.show.leaks import printable
-from veilrec.cli.show.tables import amount, console, minutes, table
+from veilrec.cli.show.tables import console, table
+from veilrec.metrics.words import amount, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +63,7 @@ def print_result(result: Result, place: Path) -> None:
     )
     peak = result.timing.get("peak_bytes", 0)
     memory = f"; {amount(peak)} of memory at most" if peak else ""
-    out.print(f"Time: {minutes(result.timing['total'])}{memory}.")
+    out.print(f"Time: {duration(result.timing['total'])}{memory}.")
     out.print(f"Everything is in {place}", soft_wrap=True)
 
 
@@ -87,55 +87,35 @@ def print_utility(model: str, utility: Mapping[str, Any]) -> None:
 
 def print_cells(results: Sequence[Run], place: Path) -> None:
     """The runs of a sweep: one table for each protocol, because numbers of two do not compare."""
-    out = console()
-    for alike in _grouped(results, lambda run: (run[1].utility.protocol, run[1].utility.select)):
-        utility = alike[0][1].utility
-        length = utility.select.split("@")[1]
-        out.print(_cells_table(alike, [name for name in utility.test if name.endswith(f"@{length}")][:3]))
-        out.print(f"Protocol: {utility.protocol}; {utility.users:,} users tested.", style="dim")
-        if low := sum(result.utility.collapsed for _, result in alike):
-            what = f"{low} of {len(alike)} runs are below the popularity floor by {utility.select}"
-            out.print(f"{what}: those models have not learned.", style="red")
-    out.print(f"Everything is in {place}", soft_wrap=True)
+    out, groups = console(), dict[tuple[str, str], list[Run]]()
+    for run in results:
+        groups.setdefault((run[1].utility.protocol, run[1].utility.select), []).append(run)
+    for (protocol, select), alike in groups.items():
+        out.print(_cells_table(alike, select))
+        out.print(f"Protocol: {protocol}. In red: below popularity, not learned.", style="dim")
+    out.print(f"Everything is in {place}; means and intervals: veilrec compare {place}", soft_wrap=True)
 
 
-def _cells_table(results: Sequence[Run], names: Sequence[str]) -> Table:
-    """Each run, the mean over the seeds of a cell, and the floor wherever it is another one."""
-    keys, floor = list(results[0][0]), [""]
-    shown = table(*keys, *names, "round", right=(*names, "round"))
-    for cell in _grouped(results, lambda run: {**run[0], "seed": None}):
-        lowest = [f"{cell[0][1].utility.floor[name]:.4f}" for name in names]
-        if lowest != floor:
-            shown.add_row("popularity", *[""] * (len(keys) - 1), *lowest, style="dim")
-            floor = lowest
-        for settings, result in cell:
-            values = [f"{result.utility.test[name]:.4f}" for name in names]
-            style = "red" if result.utility.collapsed else None
-            shown.add_row(*map(_choice, settings.values()), *values, str(result.selected), style=style)
-        if len(cell) > 1:
-            spread = [_spread([result.utility.test[name] for _, result in cell]) for name in names]
-            shown.add_row(*map(_choice, list(cell[0][0].values())[:-1]), "mean ± sd", *spread, style="bold")
+def _cells_table(results: Sequence[Run], select: str) -> Table:
+    """Each run beside popularity."""
+    end = select[select.index("@") :]
+    names = [name for name in results[0][1].utility.test if name.endswith(end)][:3]
+    heads = (*names, f"popularity {select}", "round")
+    shown = table(*results[0][0], *heads, right=heads)
+    for settings, result in results:
+        utility = result.utility
+        values = [f"{value:.4f}" for value in [*(utility.test[n] for n in names), utility.floor[select]]]
+        style = "red" if utility.collapsed else None
+        shown.add_row(*map(_choice, settings.values()), *values, str(result.selected), style=style)
     return shown
 
 
 def _choice(value: Any) -> str:
-    """What a cell of a sweep chose: a value, or a list of tables as in ``apm, low 3 + once``."""
+    """The choice of a cell in a sweep: a value, or a list of tables as in ``apm, low 3 + once``."""
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         return str(value)
     told = [[str(v) if k == "name" else f"{k} {v}" for k, v in entry.items()] for entry in value]
     return printable(" + ".join(", ".join(words) for words in told)) or "none"
-
-
-def _grouped(results: Sequence[Run], key: Callable[[Run], object]) -> list[list[Run]]:
-    """Runs with the same key together, in the order in which the keys first occur."""
-    groups: dict[str, list[Run]] = {}
-    for run in results:
-        groups.setdefault(repr(key(run)), []).append(run)
-    return list(groups.values())
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{mean(values):.4f} ± {stdev(values):.4f}"
 
 
 def print_list(user: str, items: Sequence[Mapping[str, Any]]) -> None:

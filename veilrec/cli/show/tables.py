@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["amount", "console", "minutes", "table"]
+__all__ = ["console", "table"]
 
 PIPE_WIDTH = 110  # columns, where no terminal says how wide it is
 
@@ -37,20 +37,3 @@ def table(*columns: str, right: Sequence[str] = (), title: str = "") -> Table:
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     return made
-
-
-def amount(count: float) -> str:
-    """Bytes for people: ``12.3 kB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError("unreachable")
-
-
-def minutes(seconds: float) -> str:
-    """A duration for people: ``42 s``, ``3 min 05 s``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02} s"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys
+from veilrec.datasets.reading.assemble import counted
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions, id_hashes
 
@@ -87,7 +88,7 @@ def _among(log: Interactions, stay: Tensor) -> tuple[Interactions, int]:
 
 
 def _renumbered(mask: Tensor) -> Tensor:
-    """For each place of a mask how many are true before it: the new number of what stays."""
+    """Count the true places before each place of a mask: the new number of what stays."""
     return mask.long().cumsum(0) - mask.long()
 
 
@@ -102,14 +103,10 @@ def _told(log: Interactions, attribute: str, counts: Tensor, least: int, items: 
     said = []
     if surplus:
         each = ", ".join(f"{name}: {number:,}" for name, number in surplus.items())
-        what = f"{_count(sum(surplus.values()), 'user')} of larger classes of {attribute} ({each})"
+        what = f"{counted(sum(surplus.values()), 'user')} of larger classes of {attribute} ({each})"
         said.append(f"{what} left out at random: {least:,} of each class stay (data.balance)")
     if unknown:
-        said.append(f"{_count(unknown, 'user')} without a value of {attribute} left out (data.balance)")
+        said.append(f"{counted(unknown, 'user')} without a value of {attribute} left out (data.balance)")
     if items:
-        said.append(f"{_count(items, 'item')} that nobody else touched left out (data.balance)")
+        said.append(f"{counted(items, 'item')} that nobody else touched left out (data.balance)")
     return said
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -40,26 +40,18 @@ def describe(log: Interactions, rows: int = ROWS) -> dict[str, Any]:
     }
 
 
-def _spread(counts: Tensor) -> dict[str, float]:
-    values = counts.sort().values
+def _spread(numbers: Tensor) -> dict[str, float]:
+    values = numbers.sort().values
     if not len(values):
         return {}
-    return {
-        "least": int(values[0]),
-        "median": int(values[len(values) // 2]),
-        "mean": float(values.double().mean()),
-        "most": int(values[-1]),
-    }
+    middle = {"median": values[len(values) // 2].item(), "mean": float(values.double().mean())}
+    return {"least": values[0].item(), **middle, "most": values[-1].item()}
 
 
 def _amounts(value: Tensor) -> dict[str, float]:
     """The spread of a continuous attribute, and of how many users it is known."""
-    there = value[~value.isnan()].sort().values
-    found: dict[str, float] = {"known": len(there)}
-    if len(there):
-        ends = {"least": there[0], "median": there[len(there) // 2], "mean": there.mean(), "most": there[-1]}
-        found |= {name: float(number) for name, number in ends.items()}
-    return found
+    there = value[~value.isnan()]
+    return {"known": len(there), **_spread(there)}
 
 
 def _shares(log: Interactions, name: str) -> dict[str, int]:

@@ -13,16 +13,8 @@ THEMES = (  # what the films of each kind are about
     ("Orbit", "Signal", "Comet", "Machine", "Colony", "Engine", "Planet", "Circuit", "Eclipse", "Capsule"),
     ("Letter", "Wedding", "Summer", "Kiss", "Promise", "Dance", "Stranger", "Garden", "Winter", "Bride"),
     (
-        "Alibi",
-        "Witness",
-        "Verdict",
-        "Detective",
-        "Ransom",
-        "Motive",
-        "Fingerprint",
-        "Suspect",
-        "Vault",
-        "Hour",
+        *("Alibi", "Witness", "Verdict", "Detective", "Ransom", "Motive", "Fingerprint", "Suspect"),
+        *("Vault", "Hour"),
     ),
     ("Uncle", "Holiday", "Neighbour", "Parade", "Wig", "Picnic", "Butler", "Goose", "Mayor", "Mishap"),
     ("Cellar", "Raven", "Mirror", "Whisper", "Attic", "Scarecrow", "Doll", "Fog", "Crypt", "Candle"),
@@ -31,16 +23,10 @@ THEMES = (  # what the films of each kind are about
 )
 MOODS = (
     *("Silent", "Crimson", "Last", "Hidden", "Golden", "Broken", "Distant", "Second", "Secret", "Wild"),
-    *("Quiet", "Burning", "Lost", "Midnight", "Paper", "Northern", "Hollow", "Velvet", "Seventh", "Borrowed"),
+    *("Quiet", "Burning", "Lost", "Midnight", "Paper", "Northern", "Hollow", "Velvet", "Seventh"),
+    "Borrowed",
 )
-PATTERNS = (
-    "The {mood} {noun}",
-    "A {mood} {noun}",
-    "{mood} {noun}",
-    "Return of the {mood} {noun}",
-    "Beyond the {mood} {noun}",
-    "My {mood} {noun}",
-)
+PATTERNS = ("The {0}", "A {0}", "{0}", "Return of the {0}", "Beyond the {0}", "My {0}")
 FIRST_YEAR, YEARS = 1951, 72
 NUMERALS = ("", " II", " III", " IV", " V")
 
@@ -62,9 +48,6 @@ def titles(keys: Keys, kind: Tensor) -> list[str]:
 def _names(keys: Keys, theme: int) -> list[str]:
     """Every title of a theme, in a random order."""
     every = [
-        pattern.format(mood=mood, noun=noun)
-        for pattern in PATTERNS
-        for mood in MOODS
-        for noun in THEMES[theme]
+        pattern.format(f"{mood} {noun}") for pattern in PATTERNS for mood in MOODS for noun in THEMES[theme]
     ]
     return [every[place] for place in keys.order(len(every)).tolist()]

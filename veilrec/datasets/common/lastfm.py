@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from veilrec.datasets.reading.assemble import Log, Titles, assemble
-from veilrec.datasets.reading.cores import among, cut, enough
+from veilrec.datasets.reading.cores import among, cut, enough, left_out
 from veilrec.datasets.reading.people import People
 from veilrec.interactions import Interactions
 
@@ -35,9 +35,3 @@ def listened(
     gone = left_out("row", {"of users or items with too few others": int((~stay).sum())})
     built = assemble(name, left, among(people, left), titles, absent=[*notes, *gone, ORDER])
     return replace(built, time=None)  # places in a file are no times: they have done their work
-
-
-def left_out(noun: str, counts: Mapping[str, int]) -> list[str]:
-    """Sentences on how many rows or users were left out, by reason; a count of 0 is passed over."""
-    told = {why: f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s" for why, count in counts.items()}
-    return [f"{some} {why}: left out" for why, some in told.items() if counts[why]]

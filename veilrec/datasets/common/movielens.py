@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
 
+from veilrec.datasets.common.published import without_header
 from veilrec.datasets.reading.archives import Files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids, titles_of
-from veilrec.datasets.reading.layout import understand
 from veilrec.datasets.reading.people import Amounts, Attribute, people_of
-from veilrec.datasets.reading.table import Kind, Table, read_table
-from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.table import Kind, Table
 from veilrec.datasets.reading.times import times_of
-from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 
 __all__: list[str] = []
@@ -53,31 +51,26 @@ def load(
     split_seed: int,
 ) -> Interactions:
     """The log of a release; users and films are optional files, and the report says what is missing."""
-    log = _log(_table(files, *release.log))
+    log = _log(_read(files, *release.log))
     present = {PurePosixPath(name).name for name in files.names}
     people = titles = None
     absent = []
     if release.users[1].name in present:
-        table = _table(files, *release.users)
+        table = _read(files, *release.users)
         sound_ids(table, "user")
         people = people_of(table, "user", attributes(table), values=values(table) if values else {})
     else:
         absent.append(f"there is no {release.users[1].name}: attributes are switched off")
     if release.items[1].name in present:
-        titles = titles_of(_table(files, *release.items), "item", "title")
+        titles = titles_of(_read(files, *release.items), "item", "title")
     else:
         absent.append(f"there is no {release.items[1].name}: titles are switched off")
     return assemble(release.name, log, people, titles, absent=absent, strict=strict, split_seed=split_seed)
 
 
-def _table(files: Files, separator: str, file: File) -> Table:
-    text = clean(files.read(file.name), file.encoding)
-    source, layout = understand(text, separator=separator, header=False, quoted=False)
-    if len(layout.names) != len(file.columns):
-        what = f"{len(layout.names)} fields where the published file has {len(file.columns)}"
-        raise BadInput(source.where, what, "give the file as published", line=1)
+def _read(files: Files, separator: str, file: File) -> Table:
     kinds: dict[str, Kind] = {name: "number" if name in {"rating", "time"} else "token" for name in file.read}
-    return read_table(source, replace(layout, names=file.columns), kinds)
+    return without_header(files.read(file.name), separator, file.columns, kinds, file.encoding)
 
 
 def _log(table: Table) -> Log:

@@ -17,72 +17,55 @@ TIMEOUT = 30.0  # seconds without a byte
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset that others publish: where, with what checksum, under what terms."""
-
-    address: str
-    md5: str
-    marker: str
-    users: int
-    items: int
-    events: int
-    terms: str
-
-
-GROUPLENS = "GroupLens: research only; no commercial use, no redistribution"
-PUBLISHED = {
-    "ml-100k": Published(
-        "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
-        "0e33842e24a9c977be4e0107933c0723",
-        "u.data",
-        943,
-        1_682,
-        100_000,
-        GROUPLENS,
-    ),
-    "ml-1m": Published(
-        "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
-        "c4d9eecfca2ab87c1945afe126590906",
-        "ratings.dat",
-        6_040,
-        3_706,
-        1_000_209,
-        GROUPLENS,
-    ),
-}
-
-
-@dataclass(frozen=True)
-class ByHand:
-    """A dataset that we read and do not fetch: where it is, under what terms, how much of it is loaded.
+    """A dataset that others publish.
 
     Attributes:
         address: Where it can be had.
         terms: What may be done with it.
         sizes: Users, items and events with the default options, where somebody has counted.
+        md5: The checksum of what is fetched; "" for what must be got by hand.
+        marker: A file by which its folder is known under any name.
         called: The name of its folder and its ``.tar.gz``, where that is not the name of the dataset.
     """
 
     address: str
     terms: str
     sizes: tuple[int, int, int] | None = None
+    md5: str = ""
+    marker: str = ""
     called: str = ""
 
 
-BY_HAND = {
-    "lastfm-1k": ByHand(
+GROUPLENS = "GroupLens: research only; no commercial use, no redistribution"
+PUBLISHED = {
+    "ml-100k": Published(
+        "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
+        GROUPLENS,
+        (943, 1_682, 100_000),
+        "0e33842e24a9c977be4e0107933c0723",
+        "u.data",
+    ),
+    "ml-1m": Published(
+        "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
+        GROUPLENS,
+        (6_040, 3_706, 1_000_209),
+        "c4d9eecfca2ab87c1945afe126590906",
+        "ratings.dat",
+    ),
+    "lastfm-1k": Published(
         "https://github.com/amirreza-m95/robustCErec, as two tables",
         "Last.fm: no commercial use; a small stand-in for LastFM-360K",
         (268, 3_972, 109_302),
     ),
-    "lastfm-360k": ByHand(
+    "lastfm-360k": Published(
         "https://zenodo.org/records/6090214", "Last.fm: no commercial use", called="lastfm-dataset-360K"
     ),
-    "renttherunway": ByHand(
+    "renttherunway": Published(
         "https://cseweb.ucsd.edu/~jmcauley/datasets.html, as one table",
         "McAuley lab: research, with citation",
         (4_552, 3_001, 39_373),
     ),
-    "taobao": ByHand("https://tianchi.aliyun.com/dataset/56", "Alibaba: research only"),
+    "taobao": Published("https://tianchi.aliyun.com/dataset/56", "Alibaba: research only"),
 }
 
 
@@ -103,10 +86,10 @@ def find(name: str, data_dir: Path | None = None) -> Path:
         return found
     looked = ", ".join(str(place) for place in places(data_dir))
     fix = "see `veilrec data list`"
-    if published(name) is not None:
-        fix = f"veilrec data get {name}, or name the folder that holds it with --data-dir"
-    elif (known := by_hand(name)) is not None:
+    if (known := published(name)) is not None:
         fix = f"get it from {known.address}; put its folder there, or set data.path to it"
+        if known.md5:
+            fix = f"veilrec data get {name}, or name the folder that holds it with --data-dir"
     raise BadInput(name, f"not found in {looked}", fix)
 
 
@@ -119,11 +102,6 @@ def located(name: str, data_dir: Path | None = None) -> Path | None:
 def published(name: str) -> Published | None:
     """The entry of a published dataset, by its name without case and punctuation."""
     return next((known for key, known in PUBLISHED.items() if plain(key) == plain(name)), None)
-
-
-def by_hand(name: str) -> ByHand | None:
-    """The entry of a dataset that is not fetched, by its name without case and punctuation."""
-    return next((known for key, known in BY_HAND.items() if plain(key) == plain(name)), None)
 
 
 def stored(data_dir: Path | None = None) -> dict[str, Path]:
@@ -142,12 +120,14 @@ def get(name: str, data_dir: Path | None = None) -> Path:
     Raises:
         BadInput: Where it is not published, cannot be reached, or is not what was published.
     """
-    if (known := published(name)) is None:
-        if (other := by_hand(name)) is not None:
-            fix = f"get it from {other.address} by hand and put it into {places(data_dir)[0]}"
-            raise BadInput(name, "is not fetched by veilrec", fix)
-        fix = f"choose one of: {', '.join(PUBLISHED)}; or `veilrec data import` a file"
+    known = published(name)
+    if known is None:
+        fetched = ", ".join(name for name, each in PUBLISHED.items() if each.md5)
+        fix = f"choose one of: {fetched}; or `veilrec data import` a file"
         raise BadInput(name, "is not published for download", fix)
+    if not known.md5:
+        fix = f"get it from {known.address} by hand and put it into {places(data_dir)[0]}"
+        raise BadInput(name, "is not fetched by veilrec", fix)
     folder, file = places(data_dir)[0], known.address.rsplit("/", 1)[-1]
     hand = f"download {known.address} by hand and put it into {folder}"
     fresh = not folder.exists()
@@ -195,11 +175,11 @@ def _in(place: Path, name: str) -> Path | None:
         stem = entry.name.removesuffix(".zip")
         if plain(stem) == plain(name) and (entry.is_dir() or entry.suffix == ".zip"):
             return entry
-    if (other := by_hand(name)) is not None and other.called:
-        found = (place / f"{other.called}{end}" for end in ("", ".tar.gz"))
-        return next((path for path in found if path.exists()), None)
     known = published(name)
-    return place if known and (place / known.marker).is_file() else None
+    if known and known.called:
+        found = (place / f"{known.called}{end}" for end in ("", ".tar.gz"))
+        return next((path for path in found if path.exists()), None)
+    return place if known and known.marker and (place / known.marker).is_file() else None
 
 
 def _entries(place: Path) -> list[Path]:

@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from veilrec.datasets.reading.zips import FREE, LIMIT, RATIO, opened
 from veilrec.errors import BadInput
@@ -36,19 +35,6 @@ class Source:
 
     where: str
     data: bytes
-
-
-class Files(Protocol):
-    """A folder or an archive."""
-
-    @property
-    def names(self) -> list[str]:
-        """The paths of the files inside."""
-        ...
-
-    def read(self, name: str) -> Source:
-        """The file called `name`, in whatever folder inside."""
-        ...
 
 
 def read(path: Path) -> Source:
@@ -128,6 +114,9 @@ class Archive:
                 ) from error
 
 
+Files = Folder | Archive
+
+
 def files(path: Path, marker: str, name: str) -> Files:
     """The folder or zip that holds the file `marker` of dataset `name`.
 
@@ -162,7 +151,7 @@ def _size_of_file(path: Path) -> int:
 
 
 def _unpacked(path: Path, size: int) -> bytes:
-    """What a gzip file holds, given up as soon as it grows beyond all likelihood."""
+    """Unpack a gzip file, given up as soon as it grows beyond all likelihood."""
     most = min(LIMIT, max(size * RATIO, FREE))
     blocks, total = [], 0
     try:
@@ -180,7 +169,7 @@ def _unpacked(path: Path, size: int) -> bytes:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """What the system said, in words."""
+    """The system's own reason for an error, in words."""
     return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
 
 

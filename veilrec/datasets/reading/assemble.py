@@ -138,7 +138,7 @@ def _refuse_repeats(log: Log, user: Tensor, item: Tensor, n_items: int) -> None:
 
 
 def _refuse_strangers(log: Log, people: People | None) -> None:
-    """With lines: a person without events, a user about whom nothing is said."""
+    """Refuse, with lines, people without events and users about whom nothing is said."""
     if people is None:
         return
     users, persons = log.table.tokens[log.user], people.table.tokens[people.user]
@@ -152,21 +152,21 @@ def _refuse_strangers(log: Log, people: People | None) -> None:
 
 
 def _joined(people: People | None, user_ids: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """What is said about the users of a log, as `Interactions` holds it, and what did not match."""
+    """Join what is said about users to a log, as `Interactions` holds it; also what did not match."""
     if people is None:
         return {}, []
     person = {name: number for number, name in enumerate(people.ids)}
     match = np.array([person.get(name, -1) for name in user_ids], dtype=np.int64)
     where, notes = Path(people.table.source.where).name, []
     if absent := len(people.ids) - int((match >= 0).sum()):
-        notes.append(f"{_count(absent, 'user')} of {where} without events: left out")
+        notes.append(f"{counted(absent, 'user')} of {where} without events: left out")
     if bare := int((match < 0).sum()):
-        notes.append(f"{_count(bare, 'user')} without a row in {where}: attributes unknown")
+        notes.append(f"{counted(bare, 'user')} without a row in {where}: attributes unknown")
     codes = {n: np.where(match >= 0, a.codes[match], UNKNOWN) for n, a in people.attributes.items()}
     values = {n: np.where(match >= 0, column[match], np.nan) for n, column in people.values.items()}
     for name, column in [*codes.items(), *values.items()]:
         if unsaid := int((((column == UNKNOWN) if name in codes else np.isnan(column)) & (match >= 0)).sum()):
-            notes.append(f"{_count(unsaid, 'user')} of {where} without a value of {name}: unknown")
+            notes.append(f"{counted(unsaid, 'user')} of {where} without a value of {name}: unknown")
     said = {
         "attributes": {name: torch.from_numpy(column) for name, column in codes.items()},
         "classes": {name: attribute.classes for name, attribute in people.attributes.items()},
@@ -181,15 +181,16 @@ def _titled(titles: Titles | None, item_ids: Sequence[str]) -> tuple[list[str] |
     texts = [titles.by_id.get(name, "").strip() for name in item_ids]
     bare = sum(not text for text in texts)
     where = Path(titles.where).name
-    return texts, [f"{_count(bare, 'item')} without a title in {where}: shown by id"] if bare else []
+    return texts, [f"{counted(bare, 'item')} without a title in {where}: shown by id"] if bare else []
 
 
 def _short(log: Interactions) -> list[str]:
     """Sentences about users with too few events for a test or a validation item."""
     one, two = (int((log.counts == number).sum()) for number in (1, 2))
-    notes = [f"{_count(one, 'user')} with one event: trained on, never tested"] if one else []
-    return notes + ([f"{_count(two, 'user')} with two events: tested, no validation item"] if two else [])
+    notes = [f"{counted(one, 'user')} with one event: trained on, never tested"] if one else []
+    return notes + ([f"{counted(two, 'user')} with two events: tested, no validation item"] if two else [])
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: ``1 row``, ``1,000 rows``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,4 +1,4 @@
-"""Which column is which: the user, the item, the rating, the time; by name, by place, or as told."""
+"""Roles of columns: the user, the item, the rating, the time; by name, by place, or as told."""
 
 from __future__ import annotations
 
@@ -11,34 +11,17 @@ __all__: list[str] = []
 
 ALIASES: Mapping[str, tuple[str, ...]] = {  # as `plain` writes them, the surest first
     "user": (
-        *(
-            "userid",
-            "user",
-            "uid",
-            "useridx",
-            "reviewerid",
-            "customerid",
-            "visitorid",
-            "memberid",
-            "accountid",
-        ),
-        *("personid", "profileid", "customer", "reviewer", "member", "username", "usersha1", "sessionid"),
+        *("userid", "user", "uid", "useridx", "reviewerid", "customerid", "visitorid", "memberid"),
+        *("accountid", "personid", "profileid", "customer", "reviewer", "member", "username", "usersha1"),
+        "sessionid",
     ),
     "item": (
         *("itemid", "item", "iid", "itemidx", "movieid", "movie", "filmid", "film", "parentasin", "asin"),
-        *("productid", "product", "artistid", "trackid", "songid", "bookid", "isbn", "businessid", "newsid"),
-        *("articleid", "adid", "adgroupid", "artist", "track", "song", "book"),
+        *("productid", "product", "artistid", "trackid", "songid", "bookid", "isbn", "businessid"),
+        *("newsid", "articleid", "adid", "adgroupid", "artist", "track", "song", "book"),
     ),
     "rating": (
-        "rating",
-        "ratings",
-        "score",
-        "stars",
-        "overall",
-        "rate",
-        "weight",
-        "plays",
-        "playcount",
+        *("rating", "ratings", "score", "stars", "overall", "rate", "weight", "plays", "playcount"),
         "count",
     ),
     "time": (

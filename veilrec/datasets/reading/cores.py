@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.reading.assemble import Log
-from veilrec.datasets.reading.people import Attribute, People
+from veilrec.datasets.reading.assemble import Log, counted
+from veilrec.datasets.reading.people import People
 from veilrec.datasets.reading.table import Tokens
 from veilrec.errors import BadInput
 
@@ -22,7 +22,7 @@ def core(user: NDArray[np.int32], item: NDArray[np.int32], of_user: int, of_item
     """``[events]`` True for what stays where users with too few items and items with too few users go.
 
     A pair that occurs again counts once. One that goes may leave others with too few, so that it is done
-    until nothing changes: what stays does not hang on who goes first.
+    until nothing changes: what stays does not depend on who goes first.
     """
     pair = user.astype(np.int64) * (int(item.max(initial=0)) + 1) + item
     first = np.zeros(len(pair), dtype=np.bool_)
@@ -71,16 +71,12 @@ def cut(log: Log, stay: Mask) -> Log:
 def among(people: People, log: Log) -> People:
     """The people who are users of a log: about the others nothing is said, not even that they are missing."""
     there = set(log.table.tokens[log.user].names)
-    rows = np.array([name in there for name in people.ids], dtype=np.bool_)
-    attributes: Mapping[str, Attribute] = {
-        name: Attribute(found.codes[rows], found.classes) for name, found in people.attributes.items()
-    }
-    return replace(
-        people,
-        ids=[name for name in people.ids if name in there],
-        attributes=attributes,
-        values={name: column[rows] for name, column in people.values.items()},
-    )
+    return people.some(np.array([name in there for name in people.ids], dtype=np.bool_))
+
+
+def left_out(noun: str, counts: Mapping[str, int]) -> list[str]:
+    """Sentences on how many rows or users were left out, by reason; a count of 0 is passed over."""
+    return [f"{counted(count, noun)} {why}: left out" for why, count in counts.items() if count]
 
 
 def _renumbered(tokens: Tokens, stay: Mask) -> Tokens:

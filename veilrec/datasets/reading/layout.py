@@ -1,4 +1,4 @@
-"""How a text is laid out in columns: its separator, its header, its quotes; guessed, or as told."""
+"""The layout of a text in columns: its separator, its header, its quotes; guessed, or as told."""
 
 from __future__ import annotations
 
@@ -86,7 +86,11 @@ def understand(
 
 
 def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """The line number and the fields of every row that is not blank, slowly; the header is not a row."""
+    """The line number and the fields of every row that is not blank; the header is not a row.
+
+    Raises:
+        BadInput: With the line of quotes that do not close, or of a row with too many or too few fields.
+    """
     stream = io.TextIOWrapper(io.BytesIO(source.data), encoding="utf-8", newline="")
     reader = csv.reader(
         stream,
@@ -95,21 +99,25 @@ def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
         skipinitialspace=layout.spaced,
         strict=True,
     )
-    skip = layout.header
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise BadInput(
-                source.where, f"cannot be cut into fields: {error}", "check its quotes", line=line
-            ) from error
-        if len(fields) > 1 or "".join(fields).strip():
-            if not skip:
-                yield line, fields
-            skip = False
+    width, skip, line = len(layout.names), layout.header, 1
+    try:
+        for fields in reader:
+            if len(fields) > 1 or "".join(fields).strip():
+                if width and len(fields) != width:
+                    raise _ragged(source, layout, len(fields), line)
+                if not skip:
+                    yield line, fields
+                skip = False
+            line = reader.line_num + 1
+    except csv.Error as error:
+        fix = "check its quotes and line ends"
+        raise BadInput(source.where, f"cannot be cut into fields: {error}", fix, line=line) from error
+
+
+def _ragged(source: Source, layout: Layout, found: int, line: int) -> BadInput:
+    first = "the header" if layout.header else "the first row"
+    what = f"{found} fields where {first} has {len(layout.names)}"
+    return BadInput(source.where, what, "correct the line, or its quotes", line=line)
 
 
 def plain(name: str) -> str:
@@ -128,8 +136,10 @@ def is_number(field: str) -> bool:
 
 def _guess_separator(source: Source) -> str:
     """The separator that cuts most of the first lines into the same number of fields."""
-    text = source.data[:SAMPLE_BYTES].decode("utf-8", errors="ignore")
-    lines = [line for line in text.split("\n")[:SAMPLE] if line.strip()]
+    head = source.data[:SAMPLE_BYTES]
+    if len(head) < len(source.data):
+        head = head.rpartition(b"\n")[0] or head  # the last line is cut off
+    lines = [line for line in head.decode("utf-8", errors="ignore").split("\n")[:SAMPLE] if line.strip()]
     share = {separator: _agreement(lines, separator) for separator in SEPARATORS}
     best = max(SEPARATORS, key=lambda separator: share[separator])
     if not share[best]:

@@ -1,9 +1,9 @@
-"""What is said about users: attributes with classes, and amounts, from the columns of a table."""
+"""People: attributes with classes, and amounts, from the columns of a table of users."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,15 @@ class People:
     attributes: Mapping[str, Attribute]
     notes: tuple[str, ...] = ()
     values: Mapping[str, Amounts] = field(default_factory=dict)
+
+    def some(self, stay: NDArray[np.bool_]) -> People:
+        """Those under a mask ``[people]``."""
+        return replace(
+            self,
+            ids=[name for name, stays in zip(self.ids, stay, strict=True) if stays],
+            attributes={name: Attribute(a.codes[stay], a.classes) for name, a in self.attributes.items()},
+            values={name: column[stay] for name, column in self.values.items()},
+        )
 
 
 def people_of(
@@ -122,16 +131,12 @@ def chosen(
     table: Table, names: Sequence[str], borders: Mapping[str, Sequence[float]]
 ) -> dict[str, Attribute]:
     """The attributes a person asked for."""
-    found = {
-        name: binned(table, name, borders[name]) if name in borders else observed(table, name)
-        for name in names
-    }
+    found = {name: _cut_or_observed(table, name, borders) for name in names}
     for name, attribute in found.items():
         if not 2 <= len(attribute.classes) <= MOST:
             what = f'attribute "{name}" has {len(attribute.classes):,} values'
-            raise BadInput(
-                table.source.where, what, f"between 2 and {MOST:,} classes are needed; see --borders"
-            )
+            fix = f"between 2 and {MOST:,} classes are needed; see --borders"
+            raise BadInput(table.source.where, what, fix)
     return found
 
 
@@ -139,15 +144,14 @@ def guessed(
     table: Table, names: Sequence[str], borders: Mapping[str, Sequence[float]]
 ) -> tuple[dict[str, Attribute], list[str]]:
     """Every column that could be an attribute, and a sentence for every one that could not."""
-    found, notes = {}, []
-    for name in names:
-        attribute = binned(table, name, borders[name]) if name in borders else observed(table, name)
-        if 2 <= len(attribute.classes) <= MANY:
-            found[name] = attribute
-        else:
-            count = len(attribute.classes)
-            notes.append(f'column "{name}" has {count:,} different values: not taken as an attribute')
-    return found, notes
+    every = {name: _cut_or_observed(table, name, borders) for name in names}
+    found = {name: one for name, one in every.items() if 2 <= len(one.classes) <= MANY}
+    said = 'column "{}" has {:,} different values: not taken as an attribute'
+    return found, [said.format(name, len(every[name].classes)) for name in names if name not in found]
+
+
+def _cut_or_observed(table: Table, name: str, borders: Mapping[str, Sequence[float]]) -> Attribute:
+    return binned(table, name, borders[name]) if name in borders else observed(table, name)
 
 
 def _classified(table: Table, column: str, find: Callable[[str], int | None], fix: str) -> NDArray[np.int64]:

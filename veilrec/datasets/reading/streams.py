@@ -1,65 +1,57 @@
-"""Texts too large for memory: whole lines, some megabytes at a time, from a folder or a tar.gz."""
+"""Texts too large for memory: one row after another, from a folder or a tar.gz."""
 
 from __future__ import annotations
 
 import gzip
 import itertools
-import re
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO
 
 from veilrec.datasets.reading.archives import Source
-from veilrec.datasets.reading.text import LONGEST
 from veilrec.datasets.reading.zips import LIMIT, MEMBERS
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
-PIECE = 8 << 20  # bytes at a time
+LONGEST = 1 << 20  # bytes of one line
 DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
+AGAIN = "get the file as published"
 
 
-class Piece(NamedTuple):
-    """Some whole lines of a text, and how many lines there are before them."""
-
-    source: Source
-    before: int
-
-    def placed(self, error: BadInput) -> BadInput:
-        """An error about a line of the piece, with the number that the line has in the whole text."""
-        found = re.match(rf"{re.escape(self.source.where)}:(\d+): (.*)", str(error), re.DOTALL)
-        if found is None:
-            return error
-        return BadInput(self.source.where, found[2], line=int(found[1]) + self.before)
-
-
-def pieces(home: Path, name: str) -> Iterator[Piece]:
-    """The file `name` of a folder or of a tar.gz, piece by piece; nothing is unpacked to disk.
+def streamed(home: Path, name: str, width: int) -> Iterator[tuple[int, list[str]]]:
+    """The line number and the fields of every row of the file `name`, which has tabs and no quotes.
 
     Raises:
-        BadInput: Where it is not there, damaged, too long, or has a line that no text has.
+        BadInput: Where it is not there, damaged or too long, or a line is no text or has not `width` fields.
     """
-    where, rest, before, total = f"{home}/{name}", b"", 0, 0
+    where, total = f"{home}/{name}", 0
     with _opened(home, name) as file:
-        while block := file.read(PIECE):
-            total += len(block)
+        for line, row in enumerate(iter(partial(file.readline, LONGEST), b""), 1):
+            total += len(row)
             if total > LIMIT:
-                raise BadInput(where, f"more than {LIMIT:,} bytes", "get the file as published")
-            whole, end, tail = (rest + block).rpartition(b"\n")
-            if len(tail) > LONGEST:
-                line = before + whole.count(b"\n") + len(end) + 1
-                what = f"a line of more than {LONGEST:,} bytes"
-                raise BadInput(where, what, "check its line ends", line=line)
-            if end:
-                yield Piece(Source(where, whole + end), before)
-                before += whole.count(b"\n") + 1
-            rest = tail
-    if rest:
-        yield Piece(Source(where, rest), before)
+                raise BadInput(where, f"more than {LIMIT:,} bytes", AGAIN)
+            if not row.strip():
+                continue
+            try:
+                fields = row.decode().rstrip("\r\n").split("\t")
+            except UnicodeDecodeError as error:
+                what = f"byte 0x{row[error.start]:02x} is not UTF-8"
+                raise BadInput(where, what, AGAIN, line=line) from error
+            if len(fields) != width:
+                what = f"{len(fields)} fields where the published file has {width}"
+                raise BadInput(where, what, AGAIN, line=line)
+            yield line, fields
+
+
+def whole(home: Path, name: str) -> Source:
+    """All bytes of the file `name`."""
+    with _opened(home, name) as file:
+        return Source(f"{home}/{name}", file.read())
 
 
 @contextmanager

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-from numpy.typing import NDArray
-
 from veilrec.datasets.reading.archives import Source, kind_of
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
-LONGEST = 1 << 20  # bytes of one line
-BLOCK = 1 << 26
 MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
@@ -39,22 +32,12 @@ def clean(source: Source, encoding: str | None = None) -> Source:
     data = _plain_ends(source.where, data)
     if not data.strip():
         raise BadInput(source.where, "the file is empty", "give a file with rows")
-    _refuse_long_lines(source.where, data)
     return Source(source.where, data)
 
 
 def line_at(data: bytes, place: int) -> int:
     """The number of the line that holds the byte at `place`, from 1."""
     return data.count(b"\n", 0, place) + 1
-
-
-def line_ends(data: bytes) -> Iterator[NDArray[np.int64]]:
-    """The places where lines end, block by block, so that memory stays bounded for any file."""
-    whole = np.frombuffer(data, dtype=np.uint8)
-    for start in range(0, len(whole), BLOCK):
-        yield np.flatnonzero(whole[start : start + BLOCK] == ord("\n")) + start
-    if not data.endswith(b"\n"):
-        yield np.array([len(data)])
 
 
 def _as_utf8(source: Source) -> bytes:
@@ -98,13 +81,3 @@ def _plain_ends(where: str, data: bytes) -> bytes:
         line = line_at(data, place)
         raise BadInput(where, "a carriage return inside a line", "use one kind of line end", line=line)
     return data
-
-
-def _refuse_long_lines(where: str, data: bytes) -> None:
-    last = -1
-    for ends in line_ends(data):
-        long = np.diff(ends, prepend=last) > LONGEST
-        if long.any():
-            line = line_at(data, int(ends[long][0]))
-            raise BadInput(where, f"a line of more than {LONGEST:,} bytes", "check its line ends", line=line)
-        last = int(ends[-1]) if len(ends) else last

@@ -23,7 +23,7 @@ def times_of(table: Table, column: str, form: str | None = None) -> NDArray[np.i
 
 
 def unit_of(times: NDArray[np.int64]) -> int | None:
-    """How many counts make a second, by the middle of the times; None where no unit fits."""
+    """The unit of times, in counts a second, by the middle of the times; None where no unit fits."""
     middle = float(np.median(times))
     for unit in UNITS:
         if (EARLY * unit if unit > 1 else 0) <= middle <= LATE * unit:

@@ -1,4 +1,4 @@
-"""What a zip may look like: every name and size in it is checked before anything is unpacked."""
+"""Checks of a zip: every name and size in it is looked at before anything is unpacked."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
 
 
 def _fault(member: zipfile.ZipInfo) -> str:
-    """What is wrong with one entry, or nothing."""
+    """The fault of one entry, or an empty text."""
     name = member.orig_filename
     if name.startswith("/") or ".." in name.replace("\\", "/").split("/") or PureWindowsPath(name).drive:
         return "the member's path leads out of the archive"
@@ -71,7 +71,7 @@ def _fault(member: zipfile.ZipInfo) -> str:
 
 
 def _declared_members(path: Path) -> int:
-    """How many members the end record declares: read first, since listing a million takes long."""
+    """The number of members that the end record declares: read first, since listing a million takes long."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - END_SIZE - COMMENT))

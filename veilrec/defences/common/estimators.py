@@ -1,4 +1,4 @@
-"""What a device believes that its user's vectors tell: estimators of attributes, all attributes side by side.
+"""Estimators of attributes: what a device believes that its user's vectors tell, attributes side by side.
 
 Paper: Zhao et al., "Privacy-Aware Representation Decoupling in Federated Recommendation against Attribute
 Inference Attacks" (PARD).
@@ -35,7 +35,7 @@ class Values(nn.Module):
         self.weight = nn.Parameter(torch.empty(attributes, classes, dim))
 
     def initial(self, last: str, keys: Keys) -> Tensor:
-        """As small as the vectors that they stand for."""
+        """Draw values as small as the vectors that they stand for."""
         return self.scale * keys.normal(*self.weight.shape)
 
 

@@ -1,38 +1,24 @@
 """Randomness that a device draws once and keeps: what objective perturbation adds is the same in all rounds.
 
 The keys of `Device` are new in every step. So a device keeps a key of its own as a PRIVATE part, from which
-the same noise can be drawn again at any time; the noise itself, clients × items, is stored nowhere. On a real
-device the key is 64 bits of the operating system, and what is drawn from it a hash that is no cipher: whoever
-learned some of its numbers exactly might work out the others.
+the same noise can be drawn again at any time; the noise itself, clients × items, is stored nowhere. A device
+makes its key when it first takes part: no store comes with one. In a simulation the key is drawn from the
+experiment's; on a real device (`Defence.secret`) it is 64 bits of the operating system. What is drawn from it
+is a hash and no cipher: whoever learned some of its numbers exactly might work out the others.
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Part, Scope
-from veilrec.defence import Defence, secretly
 from veilrec.model import Recommender, with_part
 
-__all__ = ["kept_keys", "secrets", "with_kept_keys"]  # `Keeping` is no entry of the catalogue
+__all__ = ["kept_keys", "secrets", "with_kept_keys"]
 
 NUMBERS, FINE = 3, 2.0**24  # three numbers of 23 random bits, which float32 and float64 hold exactly
-
-
-class Keeping(Defence):
-    """A defence whose noise is drawn once: from the experiment's keys, or on a real device from the system's.
-
-    A device makes its key when it first takes part, and keeps it with its weights; no store comes with one.
-    """
-
-    secret: ClassVar[bool] = False
-
-    def on_device(self) -> Defence:
-        return secretly(self)
 
 
 class _Kept(nn.Module):

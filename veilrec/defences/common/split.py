@@ -120,7 +120,7 @@ class Split(Recommender):
             "user": Part(Scope.SHARED if average else Scope.EXPOSED, rows="user"),
             "item": Part(Scope.SHARED, rows="item"),
             "user_re": Part(Scope.PRIVATE, rows="user"),
-            "predictor": Part(Scope.PRIVATE, alike=True),
+            "predictor": Part(Scope.PRIVATE, shared_init=True),
             **kept,
         }
 
@@ -176,7 +176,7 @@ class Split(Recommender):
         return torch.cat(scores)
 
     def _thinned(self, device: Device) -> Batch:
-        """What is learned from in a step: of the history only some."""
+        """Leave some of the history out of the batch of a step."""
         history = thinned(device.batch.history, device.keys, self.edge_dropout)
         return device.batch._replace(history=history)
 

@@ -21,10 +21,10 @@ class Piece(NamedTuple):
     """One weight of one device.
 
     Attributes:
-        name: The weight's; its noise hangs on it.
+        name: The weight's; its noise depends on it.
         how: The noise.
-        value: ``[rows, width]``; what is no table is one row.
-        row: ``[rows]`` their numbers in the whole table, -1 where padded; None for what is no table.
+        value: ``[rows, width]``; a weight that is not a table is one row.
+        row: ``[rows]`` their numbers in the whole table, -1 where padded; None where it is not a table.
         base: ``[table, width]`` what a change is measured against; None where values are clipped themselves.
         fresh: Whether nobody else needs `value`, so that it may be overwritten.
     """
@@ -78,7 +78,7 @@ def rows_of(base: Tensor, row: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Named:
-    """What is known of the weights beside their values; `vmap` does not look into it."""
+    """Facts about weights beside their values; `vmap` does not look into it."""
 
     of: tuple[Name, ...]
 
@@ -149,7 +149,7 @@ def _folded(key: Tensor, pieces: Sequence[Piece]) -> tuple[Tensor, ...]:
 
 
 def _groups(pieces: Sequence[Piece]) -> Iterable[list[Piece]]:
-    """What is blurred together: on a CPU all weights that are no tables, since many of them are small."""
+    """Group what is blurred together: on a CPU all weights but tables, since many of them are small."""
     groups: dict[Any, list[Piece]] = {}
     for piece in pieces:
         alone = piece.row is not None or piece.base is not None or piece.value.device.type != "cpu"

@@ -2,7 +2,7 @@
 
 numpy walks through memory some thirty times for its numbers, with these loops it is some six times. A step
 is one of whole numbers, or one of float32 that is rounded for itself, as numpy does it: but for the bits of
-what is no number, nothing shows which one ran.
+not-a-number, nothing shows which one ran.
 """
 
 from __future__ import annotations

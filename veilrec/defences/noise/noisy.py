@@ -1,8 +1,8 @@
 """Noise on uploads: what `laplace`, `gaussian`, `apm` and `fednews` share.
 
-A number of the noise hangs on the client, the round, the weight, the row of the whole table and the column,
+A number of the noise depends on the client, the round, the weight, the row of the whole table and the column,
 and on nothing else: neither who else is trained nor which rows a device holds changes it. What is clipped,
-the noise and their sum are whole steps of a lattice that hangs on the settings alone, so that no bit of a
+the noise and their sum are whole steps of a lattice that depends on the settings alone, so that no bit of a
 sum tells more than the exact mechanism would. A noised change (``what = "change"``) is added to what the
 server sent: what leaves is then no longer on the lattice, but made of two things of which the server knows
 one, so that it tells no more than the other.
@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Message, Rows, Scope, part_of
+from veilrec.base.params import Message, Rows, part_of
 from veilrec.base.rows import along
-from veilrec.defence import Defence, secretly
+from veilrec.defence import Defence
 from veilrec.defences.noise.blurring import How, Piece, blur, rows_of, widen
 from veilrec.defences.noise.sampling import lattice
 from veilrec.errors import BadInput, nearest
@@ -87,7 +87,7 @@ class Noise:
         return chosen and values(value).is_floating_point()
 
     def declares(self, defence: str, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
-        """What the noise is worth, weight by weight.
+        """Declare what the noise is worth, weight by weight.
 
         Raises:
             BadInput: Where the protocol does not send what is to be clipped, or a part does not exist.
@@ -109,12 +109,6 @@ class Noise:
             if scales[n]
         )
 
-    def whole(self, model: Recommender) -> int:
-        """How many values of item tables an upload holds because they go up whole."""
-        tables = [n for n in model.names(Scope.SHARED) if model.parts[part_of(n)].rows == "item"]
-        chosen = [n for n in tables if not self.parts or part_of(n) in self.parts]
-        return sum(model.get_parameter(n).numel() for n in chosen) if self.rows == "all" else 0
-
     def _hold(self, name: str, value: Tensor | Rows, device: Device) -> Tensor | Rows:
         """A table with every row, if it is to go up whole: what was not touched is as it was received."""
         if self.rows == "touched" or not isinstance(value, Rows):
@@ -124,7 +118,7 @@ class Noise:
         return Rows(every_row(base, value.row.dim() - 1), widen(base, value.row, value.value))
 
     def _factor(self, held: Message, bases: dict[str, Tensor], lead: torch.Size) -> Tensor | None:
-        """What bounds the norm of all changes; None where each value is clipped.
+        """The factor that bounds the norm of all changes; None where each value is clipped.
 
         A part that the server never sends (a user's own vector) has no change that anybody could see: it is
         taken itself. Rows that only pad a table count for nothing.
@@ -141,7 +135,7 @@ class Noise:
         return torch.where(norm > most, most / norm, 1.0)  # NaN stays NaN
 
     def _piece(self, name: str, value: Tensor | Rows, base: Tensor | None, lead: torch.Size) -> Piece:
-        """One weight, ready to be blurred; what is no table is one row."""
+        """One weight, ready to be blurred; one that is not a table is one row."""
         how, like = _how(self.kind, self.scale_of(name), self.clip, self.secret), values(value)
         width = math.prod(like.shape[len(lead) + isinstance(value, Rows) :])
         table = None if base is None else base.reshape(*lead, -1, width)
@@ -162,11 +156,11 @@ class Noise:
 class Noisy(Defence):
     """A defence that is one noise on uploads: the base of all that are.
 
-    On a real device (`on_device`) the random bits are the operating system's; in a simulation they come from
-    the device's keys, so that runs can be repeated, and are not private.
+    On a real device (`Defence.secret`) the random bits are the operating system's; in a simulation they come
+    from the device's keys, so that runs can be repeated, and are not private.
     """
 
-    secret: ClassVar[bool] = False
+    leads: ClassVar[frozenset[str]] = frozenset({"on_upload"})
 
     @functools.cached_property
     def noise(self) -> Noise:
@@ -180,19 +174,8 @@ class Noisy(Defence):
     def on_upload(self, upload: Message, device: Device) -> Message:
         return self._noise.apply(upload, device)
 
-    def on_uploads(self, uploads: Message, devices: Device, axes: Device) -> Message:
-        clients = len(devices.keys.value)
-        each = {n: v if axes.sent[n] == 0 else v.expand(clients, *v.shape) for n, v in devices.sent.items()}
-        return self._noise.apply(uploads, devices._replace(sent=each))
-
-    def whole(self, model: Recommender) -> int:
-        return self.noise.whole(model)
-
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
         return self.noise.declares(type(self).__name__.lower(), model, protocol)
-
-    def on_device(self) -> Defence:
-        return secretly(self)
 
 
 @functools.lru_cache
@@ -204,7 +187,7 @@ def _how(kind: Literal["laplace", "gaussian"], scale: Fraction, clip: Fraction, 
 
 
 def _change(value: Tensor | Rows, base: Tensor | None) -> Tensor:
-    """What is clipped: values, or how far they are from what was received."""
+    """The numbers that are clipped: values, or how far they are from what was received."""
     return values(value) if base is None else values(value) - _received(value, base)
 
 
@@ -214,7 +197,7 @@ def _received(value: Tensor | Rows, base: Tensor) -> Tensor:
 
 
 def _like(value: Tensor | Rows, other: Tensor) -> Tensor | Rows:
-    """Other numbers in the place of those of a weight."""
+    """Replace the values of a weight, and keep its numbers of rows."""
     if isinstance(value, Rows):
         return Rows(value.row, other.reshape(value.value.shape))
     return other.reshape(value.shape)
@@ -226,7 +209,7 @@ def every_row(table: Tensor, lead: int = 0) -> Tensor:
 
 
 def values(value: Tensor | Rows) -> Tensor:
-    """What travels under a name, with or without the numbers of its rows."""
+    """The values that travel under a name, whether or not with numbers of rows."""
     return value.value if isinstance(value, Rows) else value
 
 

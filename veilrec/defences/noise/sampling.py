@@ -61,7 +61,7 @@ class Lattice:
 
 
 def lattice(scale: Fraction, clip: Fraction, where: str = "defence.scale") -> Lattice:
-    """The lattice of a noise: it hangs on the scale and the clip, never on what is clipped.
+    """The lattice of a noise: it depends on the scale and the clip, never on what is clipped.
 
     A step is at most 1/1,024 of the scale and of the clip, so that rounding is lost in the noise. Where one
     is many times the other it is larger: a scale has no more than 4,096 steps, and a clip no more than 2²².
@@ -93,7 +93,7 @@ def _power(bound: Fraction) -> Fraction:
 
 
 class Source(Protocol):
-    """Where the random bits of some rows come from."""
+    """A source of the random bits of some rows."""
 
     def bits(self, some: slice, words: Words, spare: Words) -> Bits:
         """``[n, m]`` for some of the rows, m even; `words` and `spare` ``[n, m / 2]`` may be written into."""
@@ -116,7 +116,7 @@ class System:
 
 
 class Seeded:
-    """The simulation's bits: those of a row hang on its key and its number in the whole table.
+    """The simulation's bits: those of a row depend on its key and its number in the whole table.
 
     Two numbers are the halves of one word of `Keys.rows`. A row may consist of several weights side by side,
     each of which begins with a word of its own.
@@ -165,7 +165,7 @@ class Seeded:
 
 
 def half_of(width: int) -> int:
-    """How many words a row of so many numbers is made of."""
+    """The number of words of which a row of so many numbers is made."""
     return (width + 1) // 2
 
 
@@ -279,7 +279,7 @@ def _logarithms(bits: Bits, size: Floats, loops: Loops | None = None) -> Places:
 
 
 def _natural(scale: float | NDArray[np.float64]) -> Floats:
-    """What makes a logarithm by 2 an exponential number of some scale."""
+    """The factor that makes a logarithm by 2 an exponential number of some scale."""
     return np.asarray(-math.log(2) * scale, np.float32)
 
 

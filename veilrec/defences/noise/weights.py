@@ -23,7 +23,7 @@ BLOCK = {"cpu": 1 << 18, "cuda": 1 << 24}  # numbers at a time: what fits a cach
 
 @dataclass(frozen=True)
 class How:
-    """What is done with each value of a weight.
+    """A treatment of each value of a weight: clipping, rounding and noise.
 
     Attributes:
         kind: The law of the noise.
@@ -134,7 +134,7 @@ def blurred(
         hows: The noise of each weight; of one kind, from one source.
         key: ``[c, weights]`` the clients' keys for each.
         value: ``[c, rows, width]``; of several weights each begins at an even column.
-        row: ``[c, rows]`` numbers in the whole table, -1 where padded; None for what is no table.
+        row: ``[c, rows]`` numbers in the whole table, -1 where padded; None where it is not a table.
         base: ``[c, table, width]`` what a change is measured against, if anything.
         factor: ``[c]`` what values are multiplied by to bound their norm; None where each value is clipped.
         widths: Of the weights.
@@ -144,7 +144,7 @@ def blurred(
     row = key.new_zeros(clients, rows) if row is None else row
     grid = _grid(tuple(how.lattice for how in hows), tuple(widths), value.dtype, str(value.device))
     weight = _Weight(grid, value.detach().reshape(-1, width), rows, row.reshape(-1), base, factor)
-    # Not one piece of memory for several clients, either.
+    # Memory must not be shared between clients, either.
     ours = fresh and weight.again and weight.value.is_contiguous()
     out = weight.value if ours else torch.empty_like(weight.value, memory_format=torch.contiguous_format)
     block = min(max(1, BLOCK[value.device.type] // max(1, width)), clients * rows)
@@ -195,7 +195,7 @@ def _by_loops(fast: Loops, weight: _Weight, sampler: Sampler, blocks: Sequence[s
 def _within(
     width: int, at: Places, column: Places, far: NDArray[np.float64]
 ) -> tuple[Places, Places, NDArray[np.float64]]:
-    """What is within rows so wide: one of odd width has a number more than it needs."""
+    """Keep the places within rows so wide: one of odd width has a number more than it needs."""
     meant = column < width
     return (at, column, far) if meant.all() else (at[meant], column[meant], far[meant])
 

@@ -6,7 +6,7 @@ with all devices times all items. All tables of a device keep the same rows. In 
 beside the shared ones, row for row, and as they began where a row is new; then what was trained is put among
 what was kept.
 
-Momentum and Adam are lazy: a row that is not in the local table of a round stands still, and so do its
+Momentum and Adam are lazy: a row that is not in the local table of a round is not moved, and nor are its
 moments. The count of steps is the device's, one for all rows of a table.
 """
 
@@ -22,7 +22,7 @@ from torch.func import vmap
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, ROW, Params, Scope, part_of
 from veilrec.base.rows import along, filled
-from veilrec.engine.store import Store
+from veilrec.engine.devices.store import Store
 from veilrec.errors import BadInput
 from veilrec.examples import Examples
 from veilrec.model import Recommender, overrides
@@ -58,7 +58,7 @@ def check(model: Recommender) -> None:
 
 
 def size(model: Recommender) -> int:
-    """How many values a device may come to hold of its own item tables while it trains."""
+    """The most values of its own item tables that a device comes to hold while it trains."""
     return STATES * sum(model.get_parameter(name).numel() for name in names_of(model))
 
 
@@ -69,7 +69,7 @@ def empty(model: Recommender, cohort: Tensor) -> Params:
 
 
 def put_away(model: Recommender, own: Params) -> Params:
-    """What devices hold, by the names under which it is kept; of tables they hold no row yet."""
+    """Rename fresh weights to the names under which they are kept; of tables no row is kept yet."""
     tables = names_of(model)
     if not tables:
         return own
@@ -83,9 +83,9 @@ def _by_row(name: str, value: Tensor, tables: Collection[str]) -> bool:
 
 
 def load(model: Recommender, examples: Examples, kept: Params, first: Keys) -> tuple[Examples, Params]:
-    """What devices keep, with the local tables of a round in the place of rows: name → ``[c, l, …]``.
+    """Put the local tables of a round in the place of the rows kept: name → ``[c, l, …]``.
 
-    Rows that are new begin by the keys in `first`. The examples come back with what the model recalls of the
+    Rows that are new begin by the keys in `first`. The examples come back with the model's summary of the
     rows that stay behind.
     """
     if ROW not in kept:
@@ -97,16 +97,16 @@ def load(model: Recommender, examples: Examples, kept: Params, first: Keys) -> t
     for name in _keyed(model):
         fresh = model.initial_rows(name, first.fold(name), rows).to(own[name].dtype)
         own[name] = torch.where(along((place < 0) & (rows >= 0), fresh), fresh, own[name])
-    if overrides(model, Recommender, "recall"):
+    if overrides(model, Recommender, "summary_of_absent_rows"):
         behind = torch.where(find(rows, row) < 0, row, -1)
         values = {name: kept[KEPT + name] for name in names_of(model)}
-        rest = vmap(model.recall)(behind, values)
+        rest = vmap(model.summary_of_absent_rows)(behind, values)
         examples = replace(examples, known=examples.known._replace(rest=rest))
     return examples, own
 
 
 def save(kept: Params, rows: Tensor, trained: Params) -> Params:
-    """What devices keep after a round: ``rows [c, l]`` of their local tables go among those kept before."""
+    """Merge ``rows [c, l]`` of the local tables of a round into the rows that devices keep."""
     after = {name: trained[name].detach() for name in kept if not name.startswith(KEPT)}
     if ROW not in kept:
         return after

@@ -26,7 +26,7 @@ EVENTS = 1000  # thresholds that are tried on the first half
 
 
 class Audit(NamedTuple):
-    """What an audit found.
+    """The findings of an audit of noise.
 
     Attributes:
         claimed: The ε that was claimed, at `delta`.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.worlds import checkerboard, federation, held, phones, run
 from veilrec.base.keys import Keys
-from veilrec.defence import Defence, chain
+from veilrec.defence import Defence, chain, secretly
 from veilrec.defences.common.kept_noise import kept_keys, with_kept_keys
 from veilrec.defences.f_dpmf import FDPMF
 from veilrec.defences.f_gerai import FGERAI
@@ -46,10 +46,10 @@ def test_in_a_simulation_the_key_comes_from_the_seed(defence: Defence, name: str
 
 @pytest.mark.parametrize(("defence", "name"), BOTH, ids=["f_gerai", "f_dpmf"])
 def test_on_a_real_device_it_comes_from_the_system(defence: Defence, name: str) -> None:
-    real = defence.on_device()
+    real = secretly(defence)
     assert real == defence
     assert dataclasses.asdict(real) == dataclasses.asdict(defence)  # type: ignore[call-overload]
-    first, second = keys_of(real, name), keys_of(chain(Undefended(), defence).on_device(), name)
+    first, second = keys_of(real, name), keys_of(secretly(chain(Undefended(), defence)), name)
     assert len({tuple(row.tolist()) for row in torch.cat([first, second])}) == 48
     assert not bool((first == keys_of(defence, name)).any())
     fed = fed_of(real)

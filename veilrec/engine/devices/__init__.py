@@ -1,0 +1,1 @@
+"""What devices keep between rounds: in memory or in files, and of their own item tables by row."""
