@@ -56,7 +56,7 @@ class HelperSteps:
 
 @dataclass(frozen=True)
 class Posting:
-    """What consenting users post openly in each round, for everybody to read.
+    """A declaration of what consenting users post openly in each round, for everybody to read.
 
     Attributes:
         asks: The attributes that posts may reveal: users post who share every one of them, since a vector
@@ -119,7 +119,7 @@ class Defence:
         return model
 
     def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting | None:
-        """What consenting users post openly, weights in the given precision; None where nobody posts."""
+        """The posting of consenting users, weights in the given precision; None where nobody posts."""
         return None
 
     def helper_loss(self, model: Recommender, device: Device) -> Tensor:

@@ -201,7 +201,7 @@ def mapped(model: Recommender, function: Callable[..., Tensor], axes: Device) ->
 
 
 def with_classes(model: Recommender, clients: Clients) -> Recommender:
-    """The same model, which knows how many classes each attribute has: a defence may attach one head each."""
+    """Tell a model how many classes each attribute has, so that a defence may attach a head for each."""
     log, knowing = clients.log, copy.copy(model)
     knowing.classes = {
         name: len(log.classes.get(name, ())) or int(label.max()) + 1 for name, label in log.attributes.items()

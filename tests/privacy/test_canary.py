@@ -25,7 +25,7 @@ from tests.worlds import federation, phones, run, silos
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows
 from veilrec.clients import Clients
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting
 from veilrec.engine import local
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.examples import Portion
@@ -250,9 +250,9 @@ def test_only_consenting_users_posts_hold_what_they_post() -> None:
 def test_planted_a_post_without_consent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     clients, post = phones(LOG, 0.5), local._posts
 
-    def everybody(task: local.Task, portion: Portion, *rest: Any) -> Posts:
+    def everybody(task: local.Task, posting: Posting, portion: Portion, *rest: Any) -> Posts:
         given = {name: torch.ones_like(consent) for name, consent in portion.known.consents.items()}
-        return post(task, replace(portion, known=portion.known._replace(consents=given)), *rest)
+        return post(task, posting, replace(portion, known=portion.known._replace(consents=given)), *rest)
 
     monkeypatch.setattr(local, "_posts", everybody)
     willing = consenting(clients)

@@ -189,7 +189,7 @@ def test_the_recipe_of_a_run_from_python(finished: tuple[Experiment, Path, Resul
     values = tomllib.loads((out / "recipe.toml").read_text(encoding="utf-8"))
     assert values == run.settings() == result.settings
     assert values["model"] == {"name": "FedNCF", "dim": 8, "head": [8], "user": "exposed"}
-    assert values["defence"] == [{"name": "Posting"}]
+    assert values["defence"] == [{"name": "Showing"}]
 
 
 def test_a_full_folder_is_left_alone(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def part_of(name: str) -> str:
 
 
 def under(named: Mapping[str, Value], prefix: str) -> dict[str, Value]:
-    """What has names that begin with a prefix, without it.
+    """Choose what has names that begin with a prefix, and drop the prefix.
 
     >>> under({"own/user": 1, "round": 2}, "own/")
     {'user': 1}

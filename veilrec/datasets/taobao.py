@@ -91,7 +91,7 @@ def _clicks(found: Files) -> Log:
 
 
 def _by_category(log: Log, found: Files) -> Log:
-    """The same clicks on the categories of the advertisements."""
+    """Put categories in the place of the advertisements that were clicked."""
     ads = with_header(found.read(ADS), ",", {"adgroup_id": "token", "cate_id": "token"})
     names, category = sound_ids(ads, "adgroup_id"), sound_ids(ads, "cate_id")
     of = dict(zip([names.names[code] for code in names.codes], category.codes.tolist(), strict=True))

@@ -123,7 +123,7 @@ class FGERAI(Defence):
 
 
 def _check_names(log: Interactions) -> None:
-    """Without the names nobody knows which columns are numbers and which are one-hot blocks."""
+    """Refuse columns without names, which alone tell numbers from one-hot blocks."""
     width = 0 if log.features is None else log.features.shape[1]
     if len(log.feature_names) != width:
         what = f"{width} columns and {len(log.feature_names)} names"

@@ -52,7 +52,7 @@ class Roster(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What holds in a round beside its letter and its cohort.
+    """Terms of a round beside its letter and its cohort.
 
     Attributes:
         forwards: What leaves the devices' side: each upload, sums over so many devices, or one sum. What
@@ -105,7 +105,7 @@ class Fleet(ABC):
     def probe(
         self, letter: Letter, read: Collection[str] | None = None, again: int = 0
     ) -> Iterator[Exchange]:
-        """What all clients that have events would send; they keep nothing of it.
+        """Probe all clients that have events: what they would send; they keep nothing of it.
 
         `read` are the weights that somebody looks at; with `again`, draws are others.
         """
@@ -128,7 +128,7 @@ class Fleet(ABC):
 
     @abstractmethod
     def spread(self) -> None:
-        """What the store of `gather` holds now, where the devices are."""
+        """Give devices what the store of `gather` holds now, where they are."""
 
     @cached_property
     def able(self) -> Tensor:

@@ -96,7 +96,7 @@ class Situation:
 
     @cached_property
     def axes(self) -> Device:
-        """Where devices have the client axis, for `vmap`."""
+        """The place of the client axis in devices, for `vmap`."""
         sent = dict.fromkeys(self.sent.all) | dict.fromkeys(self.sent.each, 0)
         return Device(0, sent, None, 0, None, None)  # type: ignore[arg-type]
 
@@ -113,7 +113,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
         portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
     )
     loss = torch.zeros_like(examples)
-    paces = portion.paces(task.plan.batch)  # steps a pass
+    paces = portion.paces(task.plan.batch)  # steps an epoch
     pace = torch.tensor(paces, device=examples.device)
     # Where a device measures a gradient in one step, that step is all of it.
     epochs, narrow = task.plan.epochs, task.narrow()
@@ -170,7 +170,7 @@ def upload(task: Task, portion: Examples, situation: Situation, trained: Trained
 
 
 def _posts(task: Task, posting: Posting, portion: Examples, situation: Situation, trained: Trained) -> Posts:
-    """What the willing users of a chunk post; of labels they see only those they share."""
+    """Make the posts of a chunk's consenting users; of labels they see only those they share."""
     known = portion.known
     shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
     device = situation.device(known._replace(attributes=shared), situation.keys.fold("publish"), 0)

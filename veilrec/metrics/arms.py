@@ -48,7 +48,7 @@ class Arm(Group):
 
     @property
     def floor(self) -> float | None:
-        """What popularity reaches by that metric."""
+        """The value of popularity by that metric."""
         return self.first.utility.floor.get(self.metric)
 
 
@@ -108,7 +108,7 @@ class Terms(NamedTuple):
 
 
 def terms(arm: Arm, audit: str) -> Terms:
-    """What the attackers of an audit were granted in any run of an arm, and whether the truth chose them."""
+    """Grants to the attackers of an audit in any run of an arm, and whether the truth chose them."""
     found = [result.privacy[audit] for result in arm.results if audit in result.privacy]
     grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
     entries = [entry for one in found for entry in (one.get("attributes") or {}).values()]

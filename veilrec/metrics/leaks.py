@@ -82,7 +82,7 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
 
 
 def leaks_by_seed(runs: Mapping[Any, Run], audit: str, attribute: str) -> dict[Any, Measure]:
-    """What the worst attacker reached, in each run in which somebody tried."""
+    """Scores of the worst attacker, in each run in which somebody tried."""
     found = {seed: found_in(run, audit, attribute) for seed, run in runs.items()}
     return {seed: one.measure for seed, one in found.items() if one is not None}
 

@@ -53,7 +53,7 @@ def sentence(
     grants: Sequence[str],
     scale: str = "auc",
 ) -> str:
-    """What the verdict's attacker achieves beside what guessing would.
+    """Say what the verdict's attacker achieves beside what guessing would.
 
     Args:
         attribute: What was attacked.
@@ -72,7 +72,7 @@ def sentence(
 
 
 def _sight(entries: Sequence[Entry]) -> str:
-    """What the attackers look at: one reads user vectors, all others uploads."""
+    """Name what the attackers look at: one reads user vectors, all others uploads."""
     vectors = [attacker_of(entry).get("reads") == "embeddings" for entry in entries]
     return " or ".join(dict.fromkeys("the user vectors" if one else "the uploads" for one in vectors))
 
@@ -110,7 +110,7 @@ def _score(entries: Sequence[Entry], measure: str) -> Measure | None:
 
 
 def _floor(entries: Sequence[Entry], measure: str, kind: str) -> float | None:
-    """What one kind of guess gives without looking, over the seeds."""
+    """The score of one kind of guess, without looking, over the seeds."""
     found = [read(((entry.get("floors") or {}).get(kind) or {}).get(measure)) for entry in entries]
     return average(score.value if score else None for score in found)
 

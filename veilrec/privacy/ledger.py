@@ -249,7 +249,7 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
 
 
 def _posts(federation: Federation) -> Sequence[str]:
-    """What is posted as it is, where there is somebody who may."""
+    """The names that are posted without noise, where somebody may post."""
     posting = federation.defence.posts(federation.model)
     if posting is None or not bool(posting.willing(federation.clients.consents).any()):
         return ()

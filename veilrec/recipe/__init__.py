@@ -215,7 +215,7 @@ def _ask_for_plugins(tables: Any) -> None:
 
 
 def _with_plugins(values: dict[str, Any]) -> dict[str, Any]:
-    """With the plugins that its entries come from, by path and hash."""
+    """Add the plugins that the entries come from, by path and hash."""
     used = {plugin.path: plugin for plugin in _plugins_of(values)}
     listed = [{"path": str(path), "sha256": plugin.sha256} for path, plugin in used.items()]
     rest = {name: value for name, value in values.items() if name != "plugin"}

@@ -44,7 +44,7 @@ class Source:
         return cls(path, document.values, document.lines)
 
     def order(self, text: str) -> Source:
-        """With one ``--set key=value`` on top."""
+        """Put one ``--set key=value`` on top."""
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise BadInput(f"--set {text}", "has no =", "write it as section.key=value")
@@ -54,7 +54,7 @@ class Source:
         return replace(source, orders={**self.orders, key: f"{key}={value}"})
 
     def put(self, key: str, value: Any, who: str) -> Source:
-        """With one value replaced; a seed replaces seeds, and the other way round."""
+        """Replace one value; a seed replaces seeds, and the other way round."""
         raw, parts = copy.deepcopy(self.raw), key.split(".")
         if key in ("seed", "seeds"):
             raw.pop("seed", None)

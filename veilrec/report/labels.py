@@ -26,7 +26,7 @@ def short_labels(arms: Sequence[Arm]) -> list[str]:
 
 
 def place_labels(places: Sequence[tuple[float, float]], lengths: Sequence[int]) -> list[str]:
-    """For each point (0 to 1 both ways) the corner where its label hides least; none where all are taken.
+    """The corner for the label of each point (0 to 1 both ways) where it hides least; none where all do.
 
     The first is served first.
     """

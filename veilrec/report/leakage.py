@@ -66,7 +66,7 @@ def by_attacker(family: Family) -> Chart:
 
 
 def by_part(family: Family) -> Chart:
-    """What each part of the model gives away: by attribute for each arm, and by arm for each attribute."""
+    """A chart of what each part of the model gives away, by attribute for each arm and by arm as well."""
     titles = {pair: family.title(*pair) for pair in _asked(family)}
     rows: list[tuple[str, str, Parts]] = [
         (f"{arm.label}: all attributes", "by defence", [(titles[pair], parts(arm, *pair)) for pair in titles])

@@ -127,7 +127,7 @@ def _block(family: Family, place: int) -> dict[str, Any]:
 
 
 def _reads(family: Family) -> list[str]:
-    """What models are told about users, each sentence once; with the arms, where they differ."""
+    """Sentences on what models are told about users, each once; with the arms, where they differ."""
     found = gathered((arm.first.reads(), arm.label) for arm in family.arms)
     if len(found) == 1:
         return [sentence for sentence in found if sentence]

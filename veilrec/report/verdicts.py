@@ -211,7 +211,7 @@ def measures(family: Family, audit: str, attribute: str) -> list[str]:
 
 
 def floors(family: Family, audit: str, attribute: str, measure: str) -> dict[str, float]:
-    """What guessing without looking gives, by kind of guess."""
+    """Scores of guessing without looking, by kind of guess."""
     found = gathered(
         (str(kind), one.value)
         for arm in family.arms
@@ -234,7 +234,7 @@ def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
 
 
 def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
-    """How often the guess is right within each group of users: ``(by, group)`` → users, measure."""
+    """Share of right guesses within each group of users: ``(by, group)`` → users, measure."""
     found = gathered(
         ((str(group.get("by", "")), str(group.get("group", ""))), (int(group.get("users") or 0), measure))
         for entry in _entries(arm, audit, attribute).values()
@@ -248,7 +248,7 @@ def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[
 
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
-    """Which items a user touched: the AUC of each way of telling, turned round in seeds below chance."""
+    """AUC of telling which items a user touched, by each way, turned round in seeds below chance."""
     found = gathered(
         (str(name), measure.upright(0.5))
         for result in arm.results

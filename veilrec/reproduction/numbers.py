@@ -75,7 +75,7 @@ def _worst(entry: Mapping[str, Any]) -> str | None:
 
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
-    """What blind guesses reach by the score, by kind of guess, mean over the runs."""
+    """Scores of blind guesses, by kind of guess, mean over the runs."""
     found = gathered(
         (guess, float(reached[what.score]))
         for result in results
@@ -94,7 +94,7 @@ def over_seeds(values: Sequence[Measure], *, share: bool = True) -> Measure:
 
 
 def minus(first: Mapping[int, Measure], second: Mapping[int, Measure]) -> Measure | None:
-    """How much larger the first is, over the seeds that both have; None where there is none."""
+    """Subtract the second from the first, over the seeds that both have; None where there is none."""
     pairs = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
     paired = difference(first, second)
     if paired is not None or not pairs:

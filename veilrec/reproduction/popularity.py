@@ -38,7 +38,7 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
 
 
 def floor_of(folder: Path, result: Result, metric: str) -> Measure | None:
-    """What popularity reaches where a run was tested, on the same resamples of users where they are kept."""
+    """The score of popularity where a run was tested, on the same resamples of users where they are kept."""
     if metric not in result.utility.floor:
         return None
     value = float(result.utility.floor[metric])

@@ -65,7 +65,7 @@ def below(low: Mapping[str, int], total: int) -> str:
 
 
 def minutes(results: Iterable[Result]) -> str:
-    """How long a run took, on average: training, testing and attacks."""
+    """The minutes that a run took on average: training, testing and attacks."""
     mean = average(result.timing["total"] / 60 for result in results if "total" in result.timing)
     if mean is None:
         return ABSENT

@@ -49,7 +49,7 @@ class People:
     values: Mapping[str, Amounts] = field(default_factory=dict)
 
     def some(self, stay: NDArray[np.bool_]) -> People:
-        """Those under a mask ``[people]``."""
+        """Choose the people under a mask ``[people]``."""
         return replace(
             self,
             ids=[name for name, stays in zip(self.ids, stay, strict=True) if stays],

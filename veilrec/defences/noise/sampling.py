@@ -232,7 +232,7 @@ class Sampler:
         return self.source.bits(some, self.words[: len(size)], size.view(np.uint64)), size
 
     def _gaussian(self, bits: Bits, noise: Floats, first: int) -> Floats:
-        """By Box and Muller: of two numbers the first gives the radius of both and the second the angle.
+        """Normal numbers by Box and Muller: of two the first gives the radius of both, the second the angle.
 
         `first` is the number of the first row.
         """

@@ -1,1 +1,1 @@
-"""What devices keep between rounds: in memory or in files, and of their own item tables by row."""
+"""Devices' own values between rounds: in memory or in files, and of their own item tables by row."""

@@ -70,7 +70,7 @@ class Shelf:
         self._sums: dict[int, bytes] = {}  # of files that were hashed
 
     def read(self, clients: Sequence[int], names: Collection[str] | None = None) -> Params:
-        """What some devices keep, all or what is named: ``[c, …]`` on the CPU; of rows, ``[c, r, …]``."""
+        """Read what devices keep, all or what is named: ``[c, …]`` on the CPU; of rows, ``[c, r, …]``."""
         chosen = [name for name in self.fields if name != COUNT] if names is None else names
         rows: dict[str, list[Tensor]] = {name: [] for name in chosen if self.fields[name].by_row}
         whole = {

@@ -75,7 +75,7 @@ class Store:
 
     @property
     def first(self) -> Params:
-        """What one device begins with, to see the shapes."""
+        """The values that one device begins with, to see their shapes."""
         return self.fresh(self.slot.new_zeros(1))
 
     def _most(self, rows: int) -> int:
@@ -172,7 +172,7 @@ class Store:
         return {**found, COUNT: count} if found.pop(COUNT, None) else found
 
     def _each(self, name: str) -> Iterator[Tensor]:
-        """What every device keeps under a name, in the order of the slots."""
+        """Read what each device keeps under a name, in the order of the slots."""
         if self.shelf is None:
             yield from self.rows[name]
         else:
