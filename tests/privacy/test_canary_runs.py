@@ -31,9 +31,8 @@ from veilrec.base.params import Params
 from veilrec.base.plan import Plan
 from veilrec.cli import main
 from veilrec.clients import Clients
-from veilrec.defence import Defence
+from veilrec.defence import Defence, Posting
 from veilrec.defences.pard import PARD
-from veilrec.engine import local
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import id_hashes
@@ -335,11 +334,11 @@ def test_the_view_of_the_server_holds_no_more_than_was_posted(tmp_path: Path) ->
     assert all(owner is not None and int(owner[1]) in left.posters for owner in owners)
 
 
-def everybody(defence: Defence, model: Recommender, consents: dict[str, Tensor]) -> Tensor:
+def everybody(posting: Posting | None, consents: dict[str, Tensor]) -> Tensor:
     return torch.ones_like(consents["gender"])
 
 
-def anything(defence: Defence, model: Recommender, consents: dict[str, Tensor]) -> Tensor:
+def anything(posting: Posting | None, consents: dict[str, Tensor]) -> Tensor:
     """Those who share some attribute, and keep another that z^re tells."""
     return torch.stack(list(consents.values())).any(0)
 
@@ -348,10 +347,10 @@ def anything(defence: Defence, model: Recommender, consents: dict[str, Tensor]) 
 def test_planted_a_post_of_somebody_who_keeps_an_attribute_is_found(
     who: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "willing", who)
+    monkeypatch.setattr(Posting, "willing", who)
     left = leave(pard(), tmp_path / "run")
     consents = pard().federation().clients.consents
-    wrongly = set(who(None, None, consents)[:, 0].nonzero().squeeze(1).tolist()) - left.posters
+    wrongly = set(who(None, consents)[:, 0].nonzero().squeeze(1).tolist()) - left.posters
     assert len(wrongly) > 3
     hits = left.search()
     assert {int(hit.place.split(" of ")[1]) for hit in hits} == wrongly
