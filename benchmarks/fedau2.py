@@ -87,8 +87,8 @@ def _rounds(federation: Federation) -> Iterator[dict[str, int]]:
     """The bytes of round after round, counted as a run counts them."""
     down = federation.protocol.letter(federation.model, federation.plan.dtype)
     traffic = Traffic(down, len(federation.clients))
-    for state, _ in federation.rounds(federation.start(), until=10**6, watch=[traffic]):
-        yield traffic.finish(state.posts)
+    for _ in federation.rounds(federation.start(), until=10**6, watch=[traffic]):
+        yield traffic.finish()
 
 
 def main() -> None:

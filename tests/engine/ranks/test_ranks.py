@@ -153,8 +153,8 @@ def test_traffic_and_ledger_are_those_of_one_process(name: str) -> None:
         fleet = fed.fleet
         down = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
         watches = Traffic(down, len(fleet.clients), fleet.clients.n_seats), Ledger.of(fed)
-        for state, _ in fed.rounds(fed.start(), until=3, watch=watches):
-            watches[0].finish(state.posts)
+        for _ in fed.rounds(fed.start(), until=3, watch=watches):
+            watches[0].finish()
         return [watch.summary() for watch in watches]
 
     one = counted(CASES[name]())

@@ -23,6 +23,7 @@ from veilrec.base.plan import Forwards
 from veilrec.engine import fused
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms
+from veilrec.engine.groups import check
 from veilrec.engine.in_process import BLOCK, InProcess, found
 from veilrec.engine.ranks.homes import homes
 from veilrec.engine.ranks.links import LEADER, Link
@@ -79,6 +80,7 @@ class Ranks(Fleet):
 
     def round(self, letter: Letter, cohort: Tensor, terms: Terms = ONE_BY_ONE) -> Fold:
         """One round of all ranks; the leader's watches see what other ranks' devices send as well."""
+        check(terms.forwards, len(cohort))
         inner: Forwards = "each" if terms.forwards == "each" else "all"  # sums are merged before they leave
         head = {"do": "round", "forwards": inner, **scope(fused.read_by(terms.watch), terms.trains)}
         asked = [rank for rank in self.away if self._tell(rank, head, letter, cohort)]
