@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -298,6 +299,30 @@ def test_two_machines_meet_over_a_network(place: Path, tmp_path: Path, spaces: t
     ends = [agent.communicate(timeout=DEADLINE)[1] for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], ends
     assert_same(run(place / "short.toml", tmp_path / "one"), out)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_compose_file_share_a_run(place: Path, tmp_path: Path) -> None:
+    """Both of them on the loopback device, in place of a container each."""
+    text = (Path(__file__).parents[3] / "docs" / "ranks" / "compose.yaml").read_text(encoding="utf-8")
+    told = [json.loads(line.partition(":")[2]) for line in text.splitlines() if "command:" in line]
+    assert len(told) == 2
+    (tmp_path / "data").mkdir()
+    shutil.copy(place / "short.toml", tmp_path / "data" / "recipe.toml")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    agents = []
+    for command in told:
+        assert command[0] == "torchrun"
+        rest = [part.replace("leader", "127.0.0.1").replace("29500", str(port)) for part in command[1:]]
+        order = [sys.executable, "-m", "torch.distributed.run", *rest]
+        agents.append(subprocess.Popen(order, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    ends = [agent.communicate(timeout=DEADLINE) for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], ends
+    assert b"Everything is in runs/shared" in ends[0][0]
+    assert b"Everything" not in ends[1][0]
+    assert_same(run(place / "short.toml", tmp_path / "one"), tmp_path / "runs" / "shared")
 
 
 def test_the_tests_tell_one_end_from_another(place: Path, tmp_path: Path) -> None:
