@@ -127,7 +127,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--clients", type=int, default=100_000)
     parser.add_argument("--items", type=int, default=50_000)
-    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--only", choices=("speed", "memory"))
     options = parser.parse_args(given)
     recipes = {

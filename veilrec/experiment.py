@@ -191,6 +191,8 @@ class Experiment:
 
         def alone(federation: Federation) -> Result:
             with stoppable(echo=ECHO if link else 0.0) as stop, folder.claim(out, resume=resume) as place:
+                if link is not None:
+                    link.begin()
                 if (place / RESULT).exists():
                     return _finished(place, mark)
                 if out is not None:

@@ -58,13 +58,13 @@ def run(
     job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem
-        with work.sharing(job, place) as job:
+        with work.sharing(job) as job:
             results = work.many(loaded, place, job)
         if job.tells:
             _tell_all(results, place, as_json)
         return
     place = out or Path("runs") / f"{recipe.stem}-{loaded.seeds[0]}"
-    with work.sharing(job, place) as job:
+    with work.sharing(job) as job:
         result = work.one(loaded, place, job)
     if not job.tells:
         return

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
-from veilrec.engine.ranks.links import Link, joined, launched
+from veilrec.engine.ranks.links import Link, joined
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.recipe import Recipe
@@ -45,7 +46,7 @@ class Job:
 
 
 @contextmanager
-def sharing(job: Job, out: Path) -> Iterator[Job]:
+def sharing(job: Job) -> Iterator[Job]:
     """A job with the processes that ``torchrun`` started; again after one was lost, it is resumed."""
     if not launched():
         yield job
@@ -53,8 +54,7 @@ def sharing(job: Job, out: Path) -> Iterator[Job]:
     with joined(PATIENCE) as link, warnings.catch_warnings():
         if not link.leads:
             warnings.simplefilter("ignore")
-        again = link.attempt > 0 and out.is_dir()
-        yield replace(job, resume=job.resume or again, quiet=job.quiet or not link.leads, link=link)
+        yield replace(job, resume=job.resume or link.again, quiet=job.quiet or not link.leads, link=link)
 
 
 def one(

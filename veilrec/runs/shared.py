@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from veilrec.base.plan import Plan
-from veilrec.engine.in_process import InProcess
 from veilrec.engine.ranks.follower import follow
 from veilrec.engine.ranks.leader import Ranks
 from veilrec.engine.ranks.links import Link
-from veilrec.errors import Elsewhere, Interrupted, Lost
+from veilrec.errors import BadInput
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
-from veilrec.runs.interrupt import SIGNALS
 
 __all__ = ["shared"]
 
@@ -28,9 +22,13 @@ def shared(link: Link, federation: Federation, run: Callable[[Federation], Resul
     """What a run finds, on every rank: the leader runs it, and tells the others."""
     link.allow(federation.plan.timeout)
     whole = federation.fleet.gather()
+    if whole.keys.value.device.type != "cpu":
+        raise BadInput(
+            "--device", "several processes run on CPUs so far", "leave it out, or start one process"
+        )
     whole.plan = _sized(federation.plan)
     if not link.leads:
-        return _followed(link, whole)
+        return Result.of(follow(link, whole)["result"], Path(RESULT))
     fleet = Ranks.lead(whole, link)
     result = run(replace(federation, fleet=fleet))
     fleet.end({"result": result.values()})
@@ -42,31 +40,3 @@ def _sized(plan: Plan) -> Plan:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return replace(plan, workers=max(1, min(plan.workers, cores // beside)))
-
-
-def _followed(link: Link, fleet: InProcess) -> Result:
-    with _deaf() as asked:
-        try:
-            return Result.of(follow(link, fleet)["result"], Path(RESULT))
-        except Lost as lost:
-            if asked:  # who was asked to stop need not complain that the leader did
-                raise Elsewhere(str(lost), Interrupted.code, quiet=True) from lost
-            raise
-
-
-@contextmanager
-def _deaf() -> Iterator[list[int]]:
-    """While this lasts, signals are only noted: it is the leader that ends a run."""
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, note) for number in SIGNALS} if main else {}
-    try:
-        yield noted
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)

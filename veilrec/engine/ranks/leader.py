@@ -81,6 +81,7 @@ class Ranks(Fleet):
     def round(self, letter: Letter, cohort: Tensor, terms: Terms = ONE_BY_ONE) -> Fold:
         """One round of all ranks; the leader's watches see what other ranks' devices send as well."""
         check(terms.forwards, len(cohort))
+        self.whole.devices.clear()  # what was gathered before: the leader need not hold it twice
         inner: Forwards = "each" if terms.forwards == "each" else "all"  # sums are merged before they leave
         head = {"do": "round", "forwards": inner, **scope(fused.read_by(terms.watch), terms.trains)}
         asked = [rank for rank in self.away if self._tell(rank, head, letter, cohort)]
@@ -102,22 +103,31 @@ class Ranks(Fleet):
         """Probe all clients of all ranks, the leader's first."""
         head, able = {"do": "probe", "again": again, **scope(read, None)}, self.roster.able
         asked = [rank for rank in self.away if self._tell(rank, head, letter, able)]
-        yield from self.near.probe(self._sent(letter, able, self._of(LEADER, able)), read, again)
-        for rank in asked:
-            for exchange, _ in self._answers(rank, letter, able):
-                if exchange is not None:
-                    yield exchange
+        answers = [self._answers(rank, letter, able) for rank in asked]
+        try:
+            yield from self.near.probe(self._sent(letter, able, self._of(LEADER, able)), read, again)
+            for of_rank in answers:
+                yield from (exchange for exchange, _ in of_rank if exchange is not None)
+        finally:  # also where nobody wants the rest: what is under way must not be taken for later answers
+            for of_rank in answers:
+                for _ in of_rank:
+                    pass
 
     def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
         """Per-user metrics of all ranks, in the order of the users in the whole log."""
         judge = judge or self.evaluation
         head = {"do": "evaluate", "which": which, "judge": asdict(judge)}
-        for rank in self.away:
+        held = (self.clients.validation if which == "validation" else self.clients.test) >= 0
+        judged = set(self.home[held.any(1)].tolist()) or {LEADER}  # who complains where nobody is judged
+        asked = [rank for rank in self.away if rank in judged]
+        for rank in asked:
             letter = server.send(self.clients.number[self.home == rank])
             self.link.send(packed(head, letter_bytes(letter)), rank)
-        one = self.near.evaluate(server, which, judge)
-        parts = [{**one.values, "user": self.near.clients.people[one.user]}]
-        parts += [self._scored(rank, server) for rank in self.away]
+        parts = []
+        if LEADER in judged:
+            one = self.near.evaluate(server, which, judge)
+            parts.append({**one.values, "user": self.near.clients.people[one.user]})
+        parts += [self._scored(rank, server) for rank in asked]
         user, order = torch.cat([part.pop("user") for part in parts]).sort()
         return Scored(user, {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]})
 

@@ -8,7 +8,6 @@ each process leaves in a common table from a thread of its own.
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
 import signal
@@ -16,17 +15,19 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from types import FrameType
 
 import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
-from veilrec.errors import BadInput, Elsewhere, Lost, VeilrecError
+from veilrec.base.scratch import close_all
+from veilrec.errors import BadInput, Elsewhere, Interrupted, Lost, VeilrecError
 
-__all__ = ["Link", "joined", "launched"]
+__all__ = ["Link", "joined", "leave"]
 
 BEAT = 0.5  # seconds between two pulses
 POLL = 0.2  # seconds until a wait looks whether anything else has happened
@@ -36,9 +37,7 @@ LEADER = 0
 GOODBYE, FAILED = -1, -2  # in the place of a message's length; after the second comes what has failed
 
 
-def launched(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``torchrun`` started this process, beside others or alone."""
-    return "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
+_waiting: list[int] = []  # exit codes of links whose threads still wait: see `leave`
 
 
 class Link:
@@ -50,8 +49,9 @@ class Link:
         attempt: How often all of them were started again after one was lost.
     """
 
-    def __init__(self, rank: int, size: int, attempt: int, pulse: Pulse) -> None:
+    def __init__(self, rank: int, size: int, attempt: int, pulse: Pulse, common: Store) -> None:
         self.rank, self.size, self.attempt, self._pulse = rank, size, attempt, pulse
+        self._common = common
         others = range(1, size) if rank == LEADER else (LEADER,)
         self._inbox = {other: Inbox(other, rank) for other in others}
         self._lock = threading.Lock()
@@ -67,10 +67,11 @@ class Link:
         Raises:
             Lost: Where the other process is gone.
         """
+        size, body = torch.tensor([len(data)]), _bytes(data)  # before the lock: a signal may come meanwhile
         with self._lock, _told(to):
-            dist.send(torch.tensor([len(data)]), to)
+            dist.send(size, to)
             if data:
-                dist.send(torch.frombuffer(bytearray(data), dtype=torch.uint8), to)
+                dist.send(body, to)
 
     def receive(self, source: int = LEADER) -> bytes:
         """The next message of another process.
@@ -85,6 +86,8 @@ class Link:
             try:
                 found = inbox.messages.get(timeout=POLL)  # short, so that signals are heard
             except queue.Empty:
+                if inbox.failure is not None:  # another thread of this process was told
+                    raise inbox.failure from None
                 continue
             if isinstance(found, bytes):
                 return found
@@ -101,6 +104,15 @@ class Link:
         """Take a process for lost that leaves no pulse for so long."""
         self._pulse.patience = seconds
 
+    def begin(self) -> None:
+        """Note that the run has its folder: another attempt goes on in it."""
+        self._common.set("began", "1")
+
+    @property
+    def again(self) -> bool:
+        """Whether all were started again after the run had begun."""
+        return self.attempt > 0 and bool(self._common.check(["began"]))
+
     def close(self) -> None:
         """Say goodbye to every other process, and wait for theirs."""
         for other, inbox in self._inbox.items():
@@ -110,17 +122,12 @@ class Link:
 
     def fail(self, message: str, code: int) -> None:
         """Tell every other process what has failed here; one that is gone need not know."""
-        body = packed_error(message, code)
+        body = _bytes(f"{code} {message}".encode())
         for other in self._inbox:
             with suppress(Lost), self._lock, _told(other):
                 dist.send(torch.tensor([FAILED]), other)
                 dist.send(torch.tensor([len(body)]), other)
-                dist.send(torch.frombuffer(bytearray(body), dtype=torch.uint8), other)
-
-
-def packed_error(message: str, code: int) -> bytes:
-    """An error for another process: its exit code and its line."""
-    return f"{code} {message}".encode()
+                dist.send(body, other)
 
 
 class Inbox:
@@ -228,20 +235,35 @@ def joined(patience: float) -> Iterator[Link]:
         BadInput: Where they do not come together.
         Lost: Where one is gone while this lasts.
     """
+    with _hearing(int(os.environ["RANK"]) == LEADER):
+        yield from _joined(patience)
+
+
+def _joined(patience: float) -> Iterator[Link]:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+
+    def give_up() -> None:
+        sys.stderr.write(f"veilrec: error: {_alone(rank, host, port)}\n")
+        sys.stderr.flush()
+        os._exit(BadInput.code)
+
+    limit = threading.Timer(MEET, give_up)
+    limit.daemon = True
+    limit.start()
     try:
         client = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=MEET))
-        common = PrefixStore(
-            f"veilrec/{attempt}", client
-        )  # of this attempt: addresses of the last one are dead
+        # Of this attempt: addresses of the last one are dead.
+        common = PrefixStore(f"veilrec/{attempt}", client)
         dist.init_process_group("gloo", store=common, rank=rank, world_size=size, timeout=LONG)
+        beats = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=max(patience, 2 * BEAT)))
     except (RuntimeError, ValueError) as cause:
-        fix = "start all of them with the same --rdzv-endpoint, on a port that is open"
-        raise BadInput("torchrun", f"rank {rank} found no others at {host}:{port}", fix) from cause
-    pulse = Pulse(common, rank, size, patience)
-    link = Link(rank, size, attempt, pulse)
+        raise _alone(rank, host, port) from cause
+    finally:
+        limit.cancel()
+    pulse = Pulse(PrefixStore(f"veilrec/{attempt}", beats), rank, size, patience)
+    link = Link(rank, size, attempt, pulse, PrefixStore("veilrec", client))
     try:
         yield link
         link.close()
@@ -256,21 +278,22 @@ def joined(patience: float) -> Iterator[Link]:
         dist.destroy_process_group()
 
 
-def _parted(link: Link, error: BaseException) -> BaseException:
-    """The error that ends this process, which tells the others of its own.
+def _alone(rank: int, host: str, port: int) -> BadInput:
+    fix = "start all of them with the same address, on ports that are open, and name GLOO_SOCKET_IFNAME"
+    return BadInput("torchrun", f"rank {rank} found no others at {host}:{port}", fix)
 
-    Threads that still wait for a message cannot be ended, and would abort the interpreter when it goes: it is
-    left in their stead as soon as everything has been said.
-    """
-    code = error.code if isinstance(error, VeilrecError) else 1
+
+def _parted(link: Link, error: BaseException) -> BaseException:
+    """The error that ends this process, which tells the others of its own."""
+    code = _code(error)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends whoever is left, at once
-    atexit.register(_left, code)
+    _waiting.append(code)
     if isinstance(error, Elsewhere | Lost):
         return error
-    known = isinstance(error, VeilrecError)
+    known = isinstance(error, VeilrecError | OSError | KeyboardInterrupt)
     what = str(error) if known else f"{type(error).__name__}: {error}"
-    link.fail(what, code)
+    link.fail(what or "interrupted", code)
     if link.leads:
         return error
     if not known:
@@ -278,11 +301,55 @@ def _parted(link: Link, error: BaseException) -> BaseException:
     return Elsewhere(what, code, quiet=True)
 
 
-def _left(code: int) -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+def _code(error: BaseException) -> int:
+    """The exit code of an error, as the command line has it."""
+    if isinstance(error, VeilrecError):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted.code
+    return BadInput.code if isinstance(error, OSError) and error.filename is not None else 1
+
+
+def leave(code: int) -> None:
+    """End the process where a link's threads still wait for messages, which would abort the interpreter."""
+    if _waiting:
+        close_all()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+@contextmanager
+def _hearing(leads: bool) -> Iterator[None]:
+    """While this lasts, signals are the leader's business alone: it tells the others."""
+    if leads or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, _note) for number in numbers}
+    try:
+        yield
+    except Lost as lost:
+        if not _noted:
+            raise
+        raise Elsewhere(
+            str(lost), Interrupted.code, quiet=True
+        ) from lost  # it was asked to stop, as all were
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+_noted: list[int] = []
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    _noted.append(number)
+
+
+def _bytes(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
 @contextmanager

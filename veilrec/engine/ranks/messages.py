@@ -33,10 +33,11 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], list[bytes]]:
 
 def scope(read: Collection[str] | None, trains: Trains) -> dict[str, Any]:
     """The values that are read and the parts that move, for a message."""
-    moved = trains if isinstance(trains, Collection) else None
+    if not isinstance(trains, Collection | None):
+        raise TypeError("parts that move on several ranks are named one by one")
     return {
         "read": None if read is None else sorted(read),
-        "trains": None if moved is None else sorted(moved),
+        "trains": None if trains is None else sorted(trains),
     }
 
 
