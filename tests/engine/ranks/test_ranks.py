@@ -24,6 +24,7 @@ from veilrec.defences.pard import PARD
 from veilrec.engine.evaluation import Scored
 from veilrec.engine.probe import probe, user_vectors
 from veilrec.engine.ranks.homes import homes
+from veilrec.erasers.gaussian_posthoc import GaussianPosthoc
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
@@ -77,6 +78,7 @@ CASES: dict[str, Make] = {
     "posts": made(board, lambda: fedncf(24), None, PARD()),
     "chain": made(board, lambda: fedncf(24, user="exposed"), None, chain(PARD(), NOISE)),
     "dense": made(board, lambda: FedVAE(24, hidden=8, dim=4), SLOPES, FedAU2(head="dsvae"), batch=4096),
+    "one long log": made(lambda: phones(ragged((38, 1, 1, 1, 1), 120)), fedncf, chunk=1),
     "silos": made(lambda: silos(checkerboard(), 6), lambda: FedNCF(24, 4, dim=4, head=(6,))),
 }
 
@@ -196,6 +198,31 @@ def test_a_probe_sees_what_it_sees_in_one_process(name: str) -> None:
         other = probed(fed)
     assert one.keys() == other.keys()
     assert all(alike(one[key], other[key]) for key in one)
+
+
+def test_a_probe_that_is_left_half_way_leaves_nothing_behind() -> None:
+    end, kept, *_ = outcome(CASES["mean"]())
+    with ranked(CASES["mean"], 2) as fed:
+        letter = fed.letter(fed.start(), fed.able)
+        some = fed.fleet.probe(letter)
+        next(some)
+        some.close()  # type: ignore[attr-defined]
+        state, own, *_ = outcome(fed)
+    assert alike(end.server, state.server)
+    assert alike(kept, own)
+
+
+def test_an_eraser_changes_what_devices_of_all_ranks_hold() -> None:
+    def erased(fed: Federation) -> Params:
+        state = fed.run(fed.start(), rounds=2)
+        fed.erase(state, GaussianPosthoc({"user": 0.5}), fed.keys.fold("unlearn"))
+        return held(fed)
+
+    one = erased(CASES["mean"]())
+    with ranked(CASES["mean"], 2) as fed:
+        other = erased(fed)
+    assert alike(one, other)
+    assert not alike(one, outcome(CASES["mean"](), 2)[1])
 
 
 @pytest.mark.parametrize("name", ["mean", "own tables", "posts"])
