@@ -167,6 +167,15 @@ def test_rows_that_nobody_ran_are_named_below(world: World) -> None:
     assert marks(world[0], here) == ["Not run on Synthetic: Noisy.", "Plain: without seed 1."]
 
 
+def test_selected_rounds_stand_below_usefulness_a_seed_each(world: World) -> None:
+    shutil.rmtree(world[1] / "synthetic" / "noisy" / "seed=1")
+    late = world[1] / "synthetic" / "plain" / "seed=2"
+    replace(attacked(2, 0.6), selected=1200).save(late)
+    useful = sheets_of(world[0], page(world))[-1]
+    assert useful.note == "Selected rounds, by seed: Plain 5, 5, 1,200; Noisy 5, –, 5."
+    assert f" |\n\n{useful.note}\n" in text(world)
+
+
 def test_a_table_without_runs_says_so(world: World) -> None:
     shutil.rmtree(world[1] / "synthetic")
     assert sheets_of(world[0], page(world)) == []

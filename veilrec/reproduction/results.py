@@ -92,7 +92,7 @@ def _table(paper: Paper, told: Told) -> list[str]:
     if not page.ran:
         return lines
     for sheet in told.sheets:
-        lines += ["", f"**{sheet.title}**", "", *grid(sheet)]
+        lines += ["", f"**{sheet.title}**", "", *grid(sheet), *(["", sheet.note] if sheet.note else [])]
     if told.claims:
         lines += ["", f"{SAYS}:", "", *(f"- {c.sentence}" for c in told.claims)]
     notes = [*page.table.notes, *marks(paper, page)]

@@ -53,6 +53,8 @@ def _print_sheet(out: Console, sheet: Sheet) -> None:
         for row in sheet.rows:
             shown.add_row(*(printable(row[k]) for k in places))
         out.print(shown)
+    if sheet.note:
+        out.print(printable(sheet.note), style="dim")
 
 
 def print_papers(papers: Mapping[str, Paper]) -> None:
