@@ -6,10 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from veilrec.metrics.measures import gathered
-from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.claims import Checked
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import Sheet, grid
@@ -94,31 +92,15 @@ def _numbers(found: Counter[str], shown: Sequence[str]) -> list[str]:
     return [str(found[word]) for word in shown]
 
 
-def missing_lines(
-    paper: Paper, pages: Sequence[Page], stale: Mapping[str, str], lacks: Sequence[Lack]
-) -> list[str]:
+def missing_lines(paper: Paper, pages: Sequence[Page], stale: Mapping[str, str]) -> list[str]:
     """Markdown of all that these tables lack, or that nothing does."""
     names = dict.fromkeys(f"{page.dataset}/{name}" for page in pages for name in page.missing)
     lines = [f"- {who}: {seeds_told(seeds)}" for (who, _), seeds in _grouped(paper, names, {}).items()]
-    lines += _audits(paper, lacks)
     lines = lines or ["Nothing: every run of these tables is there."]
     if stale:
-        lines += ["", "Made with other settings than `paper.toml` asks for by now:", ""]
+        lines += ["", "Made with other settings or audits than `paper.toml` asks for by now:", ""]
         for (who, what), seeds in _grouped(paper, stale, stale).items():
             lines.append(f"- {who}, {seeds_told(seeds)}: {what}")
-    return lines
-
-
-def _audits(paper: Paper, lacks: Sequence[Lack]) -> list[str]:
-    """Audits that finished runs lack, with the command that makes the first of them."""
-    out = Path("runs") / paper.name  # where runs lie by default: a text must not name one machine's folders
-    lines = []
-    for audit, why in dict.fromkeys((one.audit, one.why) for one in lacks):
-        mine = {one.cell: one for one in lacks if (one.audit, one.why) == (audit, why)}
-        for (who, _), seeds in _grouped(paper, mine, {}).items():
-            first = next(one for one in mine.values() if _who(paper, one.cell) == (who, seeds[0]))
-            more = ", and so for each seed" if len(seeds) > 1 else ""
-            lines.append(f"- {who}, audit {audit} ({why}), {seeds_told(seeds)}: `{first.command(out)}`{more}")
     return lines
 
 

@@ -8,19 +8,19 @@ from itertools import product
 from pathlib import Path
 
 from veilrec.errors import BadInput
+from veilrec.lab.presets import PRESETS
 from veilrec.metrics.alike import refuse_mixtures
 from veilrec.metrics.leaks import Run
 from veilrec.metrics.measures import Measure
-from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Table
-from veilrec.reproduction.numbers import Quantity, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.words import COMPONENTS
 from veilrec.result import Result
 
-__all__ = ["Entry", "Page", "Row", "beside", "page_of", "reported", "values_of"]
+__all__ = ["Entry", "Page", "Row", "attacks", "beside", "page_of", "reported", "values_of"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,14 @@ def _columns(paper: Paper, table: Table, attribute: str) -> list[Quantity]:
         for part in table.parts:
             found.append(Quantity(score, attribute, audit, part=part))
     return found
+
+
+def attacks(audit: str, attacker: str) -> bool:
+    """Whether an audit has an attacker of a name; one that somebody put together may have any."""
+    found = PRESETS.get(audit.partition("@")[0])
+    if found is None or attacker == WORST:
+        return True
+    return attacker in {name or entry for entry, one in found.attacks.items() for name in one.unfold()}
 
 
 def beside(paper: Paper, columns: Sequence[Quantity]) -> list[Quantity]:

@@ -39,7 +39,10 @@ def print_tables(paper: Paper, told: Sequence[Told], stale: Mapping[str, str]) -
             out.print(printable(note), style="dim")
         out.print()
     for name, what in stale.items():
-        out.print(f"{name} was made with other settings than the paper asks for now: {what}.", style="yellow")
+        out.print(
+            f"{name} was made with other settings or audits than the paper asks for now: {what}.",
+            style="yellow",
+        )
 
 
 def _print_sheet(out: Console, sheet: Sheet) -> None:
