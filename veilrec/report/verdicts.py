@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
 from veilrec.metrics.arms import Arm, Family, Terms, terms
-from veilrec.metrics.leaks import attacker_of, leaks_by_seed
-from veilrec.metrics.measures import Measure, combined_p, difference, gathered, pool, read
+from veilrec.metrics.leaks import attacker_of
+from veilrec.metrics.measures import Measure, combined_p, gathered, pool, read
 
 __all__ = [
     "MEASURES",
@@ -22,7 +22,6 @@ __all__ = [
     "attackers",
     "floors",
     "groups",
-    "leaks_less",
     "measures",
     "membership",
     "not_alike",
@@ -162,19 +161,6 @@ def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
     """The attribute with classes that leaks most."""
     found = [verdict(arm, audit, attribute) for attribute in attributes]
     return max((one for one in found if one and one.classes), key=lambda one: one.leak.value, default=None)
-
-
-def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
-    """Leakage of the second minus that of the first, by pairs of runs; below 0 where the first leaks more.
-
-    Leaks below chance are turned round, so that being wrong on purpose does not pass for a defence.
-    """
-    return difference(
-        *(
-            leaks_by_seed({seed: one.arm.runs[seed] for seed in one.by_seed}, one.audit, one.attribute)
-            for one in (second, first)
-        )
-    )
 
 
 def not_alike(first: Verdict, second: Verdict) -> str:
