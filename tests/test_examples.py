@@ -11,8 +11,10 @@ from torch import Tensor
 
 from tests.worlds import log_of, phones, ragged, silos
 from veilrec.base.keys import Keys
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.examples import Portion
+from veilrec.examples import Draw, Portion, Sequences
+from veilrec.wire.uploads import Letter
 
 
 class Read(NamedTuple):
@@ -194,3 +196,83 @@ def test_history_points_into_the_local_table(clients: Clients) -> None:
 def test_weights_have_the_precision_asked_for(dtype: torch.dtype, clients: Clients) -> None:
     batch, _ = next(iter(draw(clients, [0], dtype=dtype).steps(0, 4)))
     assert batch.weight.dtype == dtype
+
+
+LENGTH, BROUGHT = 5, 3
+
+
+def sequences(clients: Clients, cohort: list[int], also: bool = True, **plan: Any) -> Sequences:
+    """Ordered histories, beside items that came down for each; the last of those is none."""
+    who = torch.tensor(cohort)
+    items = (who[:, None] * 7 + torch.arange(BROUGHT) * 11) % clients.log.n_items
+    items[:, -1] = -1
+    letter, keys = Letter({}, {"items": items}), keys_of(clients, who)
+    drawn = Draw(clients, who, keys, Plan(**{"negatives": 2, **plan}), letter)
+    found = drawn.sequences(LENGTH, also=items if also else None)
+    return found.bringing(brought=found.local(items)) if also else found
+
+
+def users_of(clients: Clients, client: int) -> list[int]:
+    return [user for user in clients.seats[client].tolist() if user >= 0]
+
+
+def test_sequences_are_the_latest_items_in_the_order_of_time(clients: Clients) -> None:
+    """Behind padding of no weight, seat after seat; one step reads all of them."""
+    found = sequences(clients, list(range(len(clients))))
+    ((batch, place),) = found.steps(0, 1)
+    assert place is None
+    assert found.paces(1) == [1] * len(clients)
+    for k in range(len(clients)):
+        table = batch.rows[k]
+        for seat, user in enumerate(users_of(clients, k)):
+            items = clients.log.item[clients.log.user == user][-LENGTH:].tolist()
+            mine = slice(seat * LENGTH, (seat + 1) * LENGTH)
+            meant = batch.weight[k, mine] > 0
+            assert meant.tolist() == [False] * (LENGTH - len(items)) + [True] * len(items)
+            assert table[batch.item[k, mine][meant]].tolist() == items
+            assert batch.user[k, mine].tolist() == [seat] * LENGTH
+            local = batch.history[k, seat]
+            assert [-1 if row < 0 else int(table[row]) for row in local] == [-1] * (~meant).sum() + items
+        assert found.sizes[k] == int(batch.weight[k].sum())
+
+
+def test_sequences_bring_negatives_that_their_user_never_touched(clients: Clients) -> None:
+    found = sequences(clients, list(range(len(clients)))).known
+    for k in range(len(clients)):
+        for seat, user in enumerate(users_of(clients, k)):
+            drawn = found.rows[k][found.negative[k, seat * LENGTH : (seat + 1) * LENGTH]]
+            assert drawn.shape == (LENGTH, 2)
+            assert not set(drawn.flatten().tolist()) & set(
+                clients.log.item[clients.log.user == user].tolist()
+            )
+
+
+def test_sequences_hold_the_rows_of_what_came_down_and_say_where(clients: Clients) -> None:
+    found, plain = (sequences(clients, list(range(len(clients))), also=also) for also in (True, False))
+    for k in range(len(clients)):
+        brought, table = found.known.more["brought"][k], found.known.rows[k]
+        wanted = [(k * 7) % 100, (k * 7 + 11) % 100]
+        assert table[brought[:-1]].tolist() == wanted
+        assert brought[-1] == -1
+        rows, fewer = set(table.tolist()), set(plain.known.rows[k].tolist())
+        assert rows | {-1} == fewer | set(wanted) | {-1}
+    assert plain.known.more == {}
+
+
+def test_sequences_depend_on_nobody_else(clients: Clients) -> None:
+    everyone = sequences(clients, list(range(len(clients)))).known
+    for k in range(len(clients)):
+        alone = sequences(clients, [k]).known
+        for name in ("item", "negative"):
+            one, other = getattr(alone, name)[0], getattr(everyone, name)[k]
+            meant = alone.weight[0] > 0
+            assert torch.equal(alone.rows[0][one][meant], everyone.rows[k][other][meant])
+
+
+def test_pairs_too_may_ask_for_more_rows_than_their_own(clients: Clients) -> None:
+    also = torch.tensor([[3, 99, -1]]).expand(len(clients), -1)
+    everybody = list(range(len(clients)))
+    with_them, without = draw(clients, everybody, also=also), draw(clients, everybody)
+    for more, fewer in zip(with_them.known.rows, without.known.rows, strict=True):
+        assert set(more.tolist()) | {-1} == set(fewer.tolist()) | {3, 99, -1}
+    assert reads(with_them) == reads(without)

@@ -12,7 +12,7 @@ from torch import Tensor
 from veilrec.base.names import GRANTS
 from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender
-from veilrec.wire.codec import Schema, weights
+from veilrec.wire.codec import Schema, Spec, weights
 from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange
 
@@ -48,9 +48,14 @@ class Public:
     draws: int = 1
 
     @property
+    def weights(self) -> dict[str, Spec]:
+        """What is uploaded of the model: its weights, or their gradients; other values are none of them."""
+        return {name: s for name, s in weights(self.schema).items() if part_of(name) in self.model.parts}
+
+    @property
     def vectors(self) -> list[str]:
         """The weights that have a row per user and are uploaded as they are, not as a gradient."""
-        parts = {name: self.model.parts[part_of(name)] for name in weights(self.schema)}
+        parts = {name: self.model.parts[part_of(name)] for name in self.weights}
         bare = {name for name, part in parts.items() if part.scope is Scope.EXPOSED or not self.gradients}
         return [name for name, part in parts.items() if part.rows == "user" and name in bare]
 

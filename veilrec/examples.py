@@ -38,7 +38,8 @@ class Examples(ABC):
 
     Attributes:
         cohort: ``[c]`` the clients.
-        sizes: Examples of each client, descending, so that those still at work are always a prefix.
+        sizes: Examples of each client; descending where some are done before others, so that those still at
+            work are always a prefix.
         known: What does not change from step to step: rows, history, features, attributes, consents.
     """
 

@@ -10,6 +10,9 @@ twice.
 What a user posts openly is a message of its own, as `Defence.posts` declares it. It is written to the file
 that ``--post`` names, where the defence posts and the user consents; else no file is written. Without
 ``--post`` nothing is posted, and whoever learns from posts does without this user's.
+
+Where a protocol's server scores, ``--ask`` answers a letter with what the device asks for recommendations
+with; the store stays as it is, and a device may ask as often as its user wants.
 """
 
 from __future__ import annotations
@@ -30,19 +33,20 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, under
 from veilrec.clients import Clients
 from veilrec.defence import secretly
+from veilrec.engine import serving
 from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.interactions import Interactions, Split
-from veilrec.model import made
-from veilrec.protocol import State
+from veilrec.model import made, overrides
+from veilrec.protocol import Counterpart, Protocol, State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
 from veilrec.wire import codec
 from veilrec.wire.halves import tensors_of
-from veilrec.wire.uploads import Letter, Uploads
+from veilrec.wire.uploads import EACH, Letter, Uploads
 
-__all__ = ["answer", "letter", "main", "provision"]
+__all__ = ["answer", "ask", "letter", "main", "provision"]
 
 RECIPE, CARD, OWN = "recipe.toml", "node.json", "own.safetensors"
 POST = "post/"  # before the names of what consenting users have posted
@@ -50,7 +54,7 @@ VERSION = 2  # of a store; in those before it the simulation had drawn what a de
 SEEDED = "seeded"  # how a store's noise was drawn; not there until the first answer
 ROUND = "round"  # the last one that was answered
 RUN = "run"  # the name of the only run that is answered, once a letter has named one
-USAGE = "python -m veilrec.node STORE [--seeded] [--post FILE] [--plugin FILE]…"
+USAGE = "python -m veilrec.node STORE [--seeded] [--ask | --post FILE] [--plugin FILE]…"
 
 
 def letter(
@@ -72,7 +76,7 @@ def letter(
         missed: Rounds in which this client's answer did not count.
     """
     sent = federation.letter(state, torch.tensor([client]))
-    message: Message = {**sent.all, **{name: value[0] for name, value in sent.each.items()}}
+    message: Message = {**sent.all, **{EACH + name: value[0] for name, value in sent.each.items()}}
     message |= {POST + name: value for name, value in sent.posts.items()}
     notes = {"run": run, "recipe": _hash(recipe), "missed": " ".join(map(str, missed))}
     round = torch.tensor(sent.round, dtype=torch.int32)
@@ -145,21 +149,17 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     if post is not None and (post.is_dir() or not post.parent.is_dir()):
         raise BadInput(post, "is no place for a file", "name another")  # before the round counts as answered
     card, own = _opened(folder, seeded=seeded)
-    parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
-    fleet = _fleet(card, own, parts, seeded=seeded)
-    sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    received, notes = tensors_of(codec.decode(message, sheet, freely=POST)), codec.notes_of(message)
+    fleet = _fleet(folder, card, own, seeded=seeded)
+    received, notes = _received(fleet, message), codec.notes_of(message)
     _check_run(folder, own, notes)
-    round, posts = int(received.pop("round")), under(received, POST)
-    if ROUND in own and round <= int(own[ROUND]):  # noise drawn again and again could be averaged away
+    if ROUND in own and received.round <= int(own[ROUND]):  # noise drawn again could be averaged away
         what = f"this device has answered round {int(own[ROUND]) + 1}"
         raise BadInput("message", what, "send a later one; who carries answers must keep them")
-    common = {name: value for name, value in received.items() if not name.startswith(POST)}
-    uploads, kept = _answered(fleet, Letter(common, {}, posts, round), own)
+    uploads, kept = _answered(fleet, received, own)
     reply = codec.encode(codec.one(uploads.values, 0))
     own = _data(fleet.clients, 0) | {f"own/{n}": v[0] for n, v in kept.items()}
     # What is kept and how it was drawn lie in one file, so that no crash can part them.
-    marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(round)}
+    marks = {SEEDED: torch.tensor(seeded), ROUND: torch.tensor(received.round)}
     if RUN in own or "run" in notes:
         marks[RUN] = own.get(RUN, _text(notes.get("run", "")))
     tensors.write(folder / OWN, own | marks, secret=True)
@@ -167,6 +167,47 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
         with atomic(post) as file:
             file.write(codec.encode(codec.one({**uploads.posts.values}, 0)))
     return reply
+
+
+def ask(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
+    """What the device whose store is `folder` asks for recommendations with; the store stays as it was.
+
+    Args:
+        folder: The store.
+        message: What the server sent, as for a round.
+        seeded: Draw what is random as a simulation does: not private.
+
+    Raises:
+        BadInput: If the message is not what the protocol declares, or the protocol's server does not score.
+    """
+    card, own = _opened(folder, seeded=seeded)
+    fleet, alone = _fleet(folder, card, own, seeded=seeded), torch.tensor([0])
+    if not overrides(fleet.protocol, Protocol, "query"):
+        what = f"under {type(fleet.protocol).__name__} devices score for themselves"
+        raise BadInput("--ask", what, "ask a device whose server scores")
+    if SEEDED not in own:  # else each question would draw anew what a defence draws once
+        raise BadInput("--ask", "this device has answered no round yet", "let it take part in one first")
+    received = _received(fleet, message)
+    _check_run(folder, own, codec.notes_of(message))
+    server = Counterpart(lambda cohort: received, _not_here)
+    fleet.devices.put(alone, _held(fleet, own))
+    with fleet.working() as pool:
+        query = serving.asker(fleet, server, pool, None if seeded else fleet.keys)(alone)
+    return codec.encode(codec.one(query, 0))
+
+
+def _not_here(query: Message, items: Tensor | None) -> Tensor:
+    raise NotImplementedError("scores are the server's")
+
+
+def _received(fleet: InProcess, message: bytes) -> Letter:
+    """A letter from its bytes: what is for all, what is for this device alone, and posts."""
+    sheet = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
+    found = tensors_of(codec.decode(message, sheet, freely=POST))
+    round = int(found.pop("round"))
+    each = {name: value[None] for name, value in under(found, EACH).items()}
+    common = {name: value for name, value in found.items() if not name.startswith((POST, EACH))}
+    return Letter(common, each, under(found, POST), round)
 
 
 def _check_run(folder: Path, own: Params, notes: Mapping[str, str]) -> None:
@@ -198,8 +239,7 @@ def _opened(folder: Path, *, seeded: bool) -> tuple[dict[str, Any], Params]:
 def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, Params]:
     """Answer a letter: what the one device sends, and what it holds from then on."""
     alone = torch.tensor([0])
-    mine = fleet.fresh(alone) | {n: value[None] for n, value in under(own, "own/").items()}
-    fleet.devices.put(alone, mine)
+    fleet.devices.put(alone, _held(fleet, own))
     chunk = fleet.chunk(letter, alone, alone, fleet.keys)
     try:
         answer = respond(fleet.task(), chunk, fleet.schema(letter), fleet.announced)
@@ -208,12 +248,19 @@ def _answered(fleet: InProcess, letter: Letter, own: Params) -> tuple[Uploads, P
     return answer.uploads, answer.kept
 
 
-def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: bool) -> InProcess:
+def _held(fleet: InProcess, own: Params) -> Params:
+    """What the one device of a store holds: what it has kept, and else what it begins with."""
+    kept = {name: value[None] for name, value in under(own, "own/").items()}
+    return fleet.fresh(torch.tensor([0])) | kept
+
+
+def _fleet(folder: Path, card: dict[str, Any], own: Params, *, seeded: bool) -> InProcess:
     """A fleet of one phone, with the keys of the large one or secret ones; prepared if it was not yet.
 
     Which items a pass draws as untouched must be as secret as noise: a server that could draw them again
     would know the others for touched.
     """
+    parts = assembly.build(Recipe.load(folder / RECIPE, has_data=False).values)
     log = Interactions(
         user=torch.zeros_like(own["item"]),
         item=own["item"],
@@ -242,27 +289,37 @@ def _fleet(card: dict[str, Any], own: Params, parts: dict[str, Any], *, seeded: 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """``python -m veilrec.node STORE``: the message on standard input, the upload on standard output."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    seeded = "--seeded" in given
-    folder, *rest = [*(word for word in given if word != "--seeded"), ""]
-    flags, files = rest[:-1:2], rest[1:-1:2]
+    """``python -m veilrec.node STORE``: the message on standard input, the reply on standard output."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    seeded, asks = "--seeded" in words, "--ask" in words
     try:
-        if not folder or len(flags) != len(files) or {*flags} - {"--plugin", "--post"}:
-            raise BadInput("node", "the arguments are a store, a file for the post and plugins", USAGE)
-        named = {flag: [Path(f) for g, f in zip(flags, files, strict=True) if g == flag] for flag in flags}
-        if len(named.get("--post", ())) > 1:
-            raise BadInput("--post", "named twice", USAGE)
-        if not (Path(folder) / CARD).is_file():
-            raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
-        for path in named.get("--plugin", ()):
-            catalogue.load_plugin(path)
-        (post,) = named.get("--post", [None])
-        sys.stdout.buffer.write(answer(Path(folder), sys.stdin.buffer.read(), seeded=seeded, post=post))
+        store, post = _named([word for word in words if word not in ("--seeded", "--ask")])
+        if asks and post is not None:
+            raise BadInput("--post", "who asks posts nothing", USAGE)
+        message, how = sys.stdin.buffer.read(), {"seeded": seeded}
+        reply = ask(store, message, **how) if asks else answer(store, message, **how, post=post)
+        sys.stdout.buffer.write(reply)
     except VeilrecError as error:
         print(f"veilrec: error: {error}", file=sys.stderr)
         return error.code
     return 0
+
+
+def _named(words: Sequence[str]) -> tuple[Path, Path | None]:
+    """The store that a command names, and the file for the post; the plugins that it names are loaded."""
+    folder, *rest = [*words, ""]
+    flags, files = rest[:-1:2], rest[1:-1:2]
+    if not folder or len(flags) != len(files) or {*flags} - {"--plugin", "--post"}:
+        raise BadInput("node", "the arguments are a store, a file for the post and plugins", USAGE)
+    named = {flag: [Path(f) for g, f in zip(flags, files, strict=True) if g == flag] for flag in flags}
+    if len(named.get("--post", ())) > 1:
+        raise BadInput("--post", "named twice", USAGE)
+    if not (Path(folder) / CARD).is_file():
+        raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
+    for path in named.get("--plugin", ()):
+        catalogue.load_plugin(path)
+    (post,) = named.get("--post", [None])
+    return Path(folder), post
 
 
 if __name__ == "__main__":

@@ -93,6 +93,9 @@ class Server(ABC):
     data: another server that the same protocol makes goes on from a state to the same bits.
     """
 
+    def close(self) -> None:  # noqa: B027  # most have nothing to end
+        """End whatever threads there are: some rounds are over, and if more come they are started again."""
+
     @abstractmethod
     def start(self, keys: Keys) -> State:
         """The state before round one."""
@@ -114,8 +117,8 @@ class Protocol(ABC):
     """A protocol: what devices do between a letter and their message, and how messages are folded.
 
     Everything here is a pure function of its arguments and sees one device, except `fold` and `merge`, which
-    see a chunk of uploads, and `learn`, which sees a chunk of devices. A subclass is a frozen dataclass of
-    its options.
+    see a chunk of uploads, and `examples` and `learn`, which see a chunk of devices. A subclass is a frozen
+    dataclass of its options.
 
     Attributes:
         packs_as_is: Whether `pack` only names tensors, so that a cohort is packed like one device.
@@ -160,6 +163,8 @@ class Protocol(ABC):
     ) -> Trained:
         """Devices. Whatever lies between a letter and a message, in place of local training.
 
+        What comes back as weights is given to `pack` and kept by devices: all of `own` must be among it.
+
         Args:
             model: The architecture.
             examples: What `examples` drew.
@@ -201,7 +206,10 @@ class Protocol(ABC):
         return {}
 
     def letter(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
-        """The schema of a letter: by default the round and every SHARED part, whole."""
+        """The schema of a letter: by default the round and every SHARED part, whole.
+
+        What is for one device alone (`Letter.each`) is named with `EACH` in front.
+        """
         specs = {"round": Spec((), torch.int32, kind="count")}
         for name in model.names(Scope.SHARED):
             specs[name] = Spec(tuple(model.get_parameter(name).shape), dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -79,7 +80,7 @@ class Federation:
     ) -> Iterator[tuple[State, Row]]:
         """Run rounds one by one: after each, the state and a row of what was measured."""
         rows, last = list(history), self.last if until is None else until
-        with self.fleet.working():
+        with self.fleet.working(), closing(self.server):
             while state.round < last:
                 cohort = sample(self.plan, self.keys, self.fleet.roster, state.round)
                 letter = self.server.send(state, cohort, self.keys)

@@ -76,6 +76,7 @@ def test_a_terminal_gets_a_line_that_changes(clock: Clock, monkeypatch: pytest.M
         clock.now += 2
         told("rounds", 4, 10, {"loss": 0.4})
         told("clients", 5, 10, None)
+        told("server", 2, 4, None)
         told.begin("2 of 2")
         told("test", 0, 1, None)
     assert said == [
@@ -83,5 +84,6 @@ def test_a_terminal_gets_a_line_that_changes(clock: Clock, monkeypatch: pytest.M
         "1 of 2: rounds 3/10, loss 0.5000, hr@10 0.2500",
         "1 of 2: rounds 4/10, loss 0.5000, hr@10 0.2500, about 12 s left",
         "1 of 2: round 5: 5/10 clients, loss 0.5000, hr@10 0.2500",
+        "1 of 2: server (2/4)",
         "2 of 2: test (0/1)",
     ]

@@ -195,3 +195,42 @@ def test_planted_momentum_that_goes_on_without_its_row_would_be_seen() -> None:
         stayed += len(set(before[k].flatten(1).any(1).nonzero().squeeze(1).tolist()) - here)
         assert moved
     assert stayed > 20
+
+
+class Keyed(FedMF):
+    """Each device's own item table begins with draws from its keys."""
+
+    def __init__(self, n_items: int, n_seats: int = 1, *, dim: int = 3) -> None:
+        super().__init__(n_items, n_seats, dim=dim)
+        self.parts = {**self.parts, "item": Part(Scope.PRIVATE, rows="item", keyed_rows=True)}
+
+
+def test_keyed_rows_are_the_same_wherever_they_are_drawn() -> None:
+    """Whole before anything is kept, in a local table, beside other devices or alone: by device and row."""
+    fed = federation(phones(ragged(SHORT, 120)), Keyed(120), lr=0.0)
+    everyone = torch.arange(len(fed.clients))
+    whole = fed.fleet.whole(everyone, ["item"])["item"]
+    assert whole.shape == (8, 120, 3)
+    assert len(whole.flatten(0, 1).unique(dim=0)) == 8 * 120
+    assert 0.005 < float(whole.std()) < 0.02
+    alone = torch.cat([fed.fleet.whole(k, ["item"])["item"] for k in everyone.split(1)])
+    assert torch.equal(alone, whole)
+    fed.run(fed.start())  # at no rate: rows are kept as they began
+    assert torch.equal(fed.fleet.whole(everyone, ["item"])["item"], whole)
+    kept = fed.fleet.devices.get(everyone)
+    for k in everyone.tolist():
+        row = kept[ROW][k][kept[ROW][k] >= 0]
+        assert torch.equal(kept["kept/item"][k, : len(row)], whole[k, row])
+
+
+def test_keyed_rows_are_trained_from_where_they_began() -> None:
+    fed = federation(phones(ragged(SHORT, 120)), Keyed(120), lr=1.0)
+    everyone = torch.arange(len(fed.clients))
+    before = fed.fleet.whole(everyone, ["item"])["item"]
+    fed.run(fed.start())
+    after, kept = fed.fleet.whole(everyone, ["item"])["item"], fed.fleet.devices.get(everyone, [ROW])[ROW]
+    for k in everyone.tolist():
+        moved = (after[k] != before[k]).any(1).nonzero().squeeze(1).tolist()
+        assert moved == kept[k][kept[k] >= 0].tolist()
+        assert moved
+    assert not bool((kept >= 0).all())

@@ -61,14 +61,18 @@ def test_two_shards_do_what_one_fleet_does(protocol: FedAvg, order: tuple[int, i
         assert all(largest(mine[name], theirs[name]) < 1e-6 for name in mine)
 
 
-def test_where_whole_chunks_are_dealt_the_bits_are_the_same() -> None:
-    """Partials are sums in float64: a chunk folded here or there is the same number."""
-    fed = fed_of(ADAM, chunk=2, workers=1)
+@pytest.mark.parametrize(
+    "protocol", [FedAvg(), FedAvg(weigh="examples"), ADAM], ids=["mean", "examples", "adam"]
+)
+def test_where_whole_chunks_are_dealt_the_bits_are_the_same(protocol: FedAvg) -> None:
+    """Partials are sums in float64, and of float32 weights exact: a chunk may be folded here or there."""
+    fed = fed_of(protocol, chunk=2, workers=1)
     chunks = fed.fleet.chunks(fed.able)
     dealt = [torch.cat(list(chunks[k::2])).sort().values for k in (0, 1)]
     parted = Federation(Shards.of(fed.fleet, dealt), fed.server)
     one, other = rounds(fed, 3), rounds(parted, 3)
-    assert all(largest(one.server[name], other.server[name]) < 1e-12 for name in one.server)
+    assert all(torch.equal(value, other.server[name]) for name, value in one.server.items())
+    assert all(torch.equal(value, other.memory[name]) for name, value in one.memory.items())
 
 
 def test_users_are_judged_in_the_order_of_the_whole_log() -> None:

@@ -11,6 +11,7 @@ import dp_accounting
 import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
+from torch import Tensor
 
 from tests.forking import Showing
 from tests.worlds import checkerboard, federation, phones, run
@@ -22,14 +23,17 @@ from veilrec.defences.gaussian import Gaussian
 from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
-from veilrec.model import Device
+from veilrec.errors import BadInput
+from veilrec.model import Device, Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.privacy.accounting import LIMIT, Charge, spend
 from veilrec.privacy.ledger import Ledger
 from veilrec.privacy.mechanism import DELTA, Mechanism, exact
-from veilrec.protocols.fedavg import FedAvg
+from veilrec.protocol import Server, Shape, State
+from veilrec.protocols.fedavg import Averaging, FedAvg
 from veilrec.rounds import Federation
+from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import Exchange, Letter, Uploads
 
 HALF = Fraction(1, 2)
@@ -382,3 +386,66 @@ def test_in_a_chain_the_noise_counts_whose_whole_upload_costs_least() -> None:
     )
     assert together.epsilon > per_value.epsilon  # an upload against one value of 400
     assert Ledger([per_value, together], 1).counted == [together]
+
+
+@dataclass(frozen=True)
+class Asking(FedAvg):
+    """Devices ask with their vector, with noise or without."""
+
+    noise: bool = True
+    uploads: str = "asked"
+
+    def query(self, model: Recommender, device: Device) -> Message:
+        vector = model.represent(device.batch)
+        return {self.uploads: vector + device.keys.fold("asked").laplace(*vector.shape) * self.noise}
+
+    def query_schema(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
+        return {self.uploads: Spec((1, model.dim), dtype)}
+
+    def declares(self, model: Recommender) -> tuple[Mechanism, ...]:
+        return (laplace("asked", "1", model.dim),) if self.noise else ()
+
+    def make_server(self, shape: Shape) -> Server:
+        return Answering(self, shape)
+
+
+class Answering(Averaging):
+    def scores(self, state: State, query: Message, items: Tensor | None) -> Tensor:
+        assert isinstance(query["asked"], Tensor)
+        score = query["asked"] @ state.server["item"].T
+        return score if items is None else score.gather(2, items)
+
+
+def test_a_question_is_charged_for_by_itself() -> None:
+    """Not once an upload: how often people ask is not known, and what one question costs is said."""
+    plain, asking = (
+        federation(phones(checkerboard()), FedMF(24, dim=4), protocol, Laplace(scale=0.1), rounds=3)
+        for protocol in (FedAvg(), Asking())
+    )
+    told = []
+    for fed in (plain, asking):
+        ledger = Ledger.of(fed)
+        state = run(fed, 3, watch=[ledger])
+        before = ledger.summary()
+        fed.evaluate(state)
+        assert ledger.summary() == before
+        assert ledger.guarantee
+        told.append(before)
+    assert told[0]["composed"] == told[1]["composed"]
+    assert told[0]["per_upload"] == told[1]["per_upload"]
+    assert "per_question" not in told[0]
+    assert told[1]["per_question"] == {"epsilon": 4.0, "delta": 0.0}
+    assert "each question for recommendations 4 more" in told[1]["statement"]
+    assert any("how often users ask" in note for note in told[1]["notes"])
+    assert not any("noise on noise" in note for note in told[1]["notes"])
+
+
+def test_a_question_without_noise_voids_the_guarantee() -> None:
+    fed = federation(phones(checkerboard()), FedMF(24, dim=4), Asking(noise=False), Laplace(scale=0.1))
+    assert Ledger.of(fed).bare == ("asked",)
+    assert not Ledger.of(fed).guarantee
+
+
+def test_what_is_asked_with_has_another_name_than_what_is_uploaded() -> None:
+    with pytest.raises(BadInput, match="'item' is both uploaded and asked with"):
+        federation(phones(checkerboard()), FedMF(24, dim=4), Asking(uploads="item"))

@@ -15,7 +15,9 @@ from torch import Tensor
 from tests.contract import Case, cases
 from tests.worlds import (
     SHORT,
+    Both,
     begin,
+    both,
     changed,
     checkerboard,
     contents,
@@ -35,7 +37,8 @@ from veilrec.base.params import Message, Rows, Scope
 from veilrec.engine.devices.store import Store
 from veilrec.engine.fleet import Terms
 from veilrec.models.fedncf import FedNCF
-from veilrec.protocol import Protocol, ignore
+from veilrec.protocol import Protocol, Pulse, Server, Shape, State, ignore
+from veilrec.protocols.fedavg import Averaging, FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire.codec import check, decode, encode, one, size
 from veilrec.wire.uploads import Exchange, Fold, Posts, Uploads
@@ -210,6 +213,39 @@ def test_state_round_trips(fed: Federation) -> None:
     store = Store(len(fed.clients), state.devices.fresh)
     store.restore(contents(state.devices))
     assert digest(resume(fed, replace(state, devices=store), 4)) == digest(whole)
+
+
+def test_another_server_before_each_round_goes_on_to_the_same_bits(single: Federation) -> None:
+    """What a server knows lies in its state; the state is its own, and not changed by the next one."""
+    assert digest(run(single, 4)) == digest(anew(single, single.protocol, 4))
+
+
+def anew(fed: Federation, protocol: Protocol, rounds: int) -> Both:
+    """The state of both halves after some rounds, each of a server of its own."""
+    state: State = fed.start()
+    for _ in range(rounds):
+        other = Federation(fed.fleet, protocol.make_server(fed.fleet.shape))
+        state = next(done for done, _ in other.rounds(state, until=rounds + 1))
+    return both(fed, state)
+
+
+class Counting(Averaging):
+    """A server with a fault: it counts its rounds by itself."""
+
+    def finish(self, state: State, fold: Fold, keys: Keys, pulse: Pulse) -> State:
+        self.count = getattr(self, "count", 0) + 1
+        after = super().finish(state, fold, keys, pulse)
+        return replace(after, server={name: weight / self.count for name, weight in after.server.items()})
+
+
+class Planted(FedAvg):
+    def make_server(self, shape: Shape) -> Server:
+        return Counting(self, shape)
+
+
+def test_a_planted_server_that_remembers_is_found() -> None:
+    fed = federation(phones(ragged(SHORT, 120)), FedNCF(120, dim=4, head=(6,)), Planted())
+    assert digest(run(fed, 3)) != digest(anew(fed, Planted(), 3))
 
 
 @pytest.mark.parametrize("seated", [1, 6])

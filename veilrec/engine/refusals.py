@@ -27,6 +27,7 @@ def refuse(
     """
     private_rows.check(model)
     _check_parts(model, protocol, plan)
+    _check_names(model, protocol)
     _check_sums(protocol, defence, plan)
     _check_rounds(clients, defence, plan)
     _check_looks(defence, plan, judge)
@@ -41,6 +42,12 @@ def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:
             raise BadInput("protocol.sends", f"part {name!r} is stepped by devices", 'set it to "weights"')
         if isinstance(plan.lr, Mapping) and not part.helper and not {name, "default"} & plan.lr.keys():
             raise BadInput("plan.lr", f"no rate for the part {name!r}", "add one, or one for `default`")
+
+
+def _check_names(model: Recommender, protocol: Protocol) -> None:
+    """Whether what is uploaded and what is asked with can be told apart: each has noise of its own."""
+    if clash := sorted(protocol.schema(model).keys() & protocol.query_schema(model).keys()):
+        raise BadInput("protocol", f"{clash[0]!r} is both uploaded and asked with", "name one of them anew")
 
 
 def _check_rounds(clients: Clients, defence: Defence, plan: Plan) -> None:

@@ -3,12 +3,13 @@
 Most devices score with the weights they are sent and hold. Those of a `personal` model train once more first.
 Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. It
 depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
-protocol makes queries, devices ask, and the server scores.
+protocol makes queries, devices ask, and the server scores: `asker` is what a device does for that, simulated
+or real.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,10 +32,11 @@ from veilrec.wire.uploads import Letter
 if TYPE_CHECKING:
     from veilrec.engine.in_process import InProcess
 
-__all__ = ["at_once", "scorer"]
+__all__ = ["asker", "at_once", "scorer"]
 
 HELD = 1 << 24  # values of whole item tables held at once, where each client has its own
 View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
+Ask = Callable[[Tensor], Message]  # clients [c] → what they ask with, client axis first
 
 
 def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
@@ -59,8 +61,10 @@ def at_once(fleet: InProcess) -> int:
 
 def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     """The scores of few enough clients, by what they were sent or by weights of each device's own."""
-    model, asks = fleet.model, overrides(fleet.protocol, Protocol, "query")
-    batched = overrides(model, Recommender, "cohort_scores") and not asks
+    if overrides(fleet.protocol, Protocol, "query"):
+        ask = asker(fleet, server, pool)
+        return lambda cohort, items: server.scores(ask(cohort), items)
+    model, batched = fleet.model, overrides(fleet.model, Recommender, "cohort_scores")
     view = _view(fleet, server, pool) if model.personal else None
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
@@ -69,8 +73,6 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
         if batched:
             return model.cohort_scores(params, batch, items)
         mine = pool.own(model)
-        if asks:
-            return server.scores(_asked(fleet, mine, (params, where), batch, sent, cohort), items)
 
         def alone(params: Params, batch: Batch, items: Tensor | None) -> Tensor:
             return bind(mine, params, type(mine).scores, batch, items)  # type: ignore[no-any-return]
@@ -79,6 +81,28 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
         return vmap(alone, in_dims=axes)(params, batch, items)
 
     return score
+
+
+def asker(fleet: InProcess, server: Counterpart, pool: Workers, secret: Keys | None = None) -> Ask:
+    """Clients ``[c]`` to what they ask the server with: under `secret` keys, or the same at every look."""
+    view = _view(fleet, server, pool) if fleet.model.personal else None
+    keys = (secret or Keys.seed(0, fleet.keys.value.device)).fold("score")
+
+    def ask(cohort: Tensor) -> Message:
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        params, where = weights(fleet, sent, cohort, view)
+        device, axes = _device(batch, sent, keys.fold(fleet.clients.tags[cohort]))
+        mine = pool.own(fleet.model)
+
+        def alone(params: Params, device: Device) -> Message:
+            return bind(mine, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
+
+        query: Message = vmap(alone, in_dims=(where, axes))(params, device)
+        schema = fleet.protocol.query_schema(fleet.model, fleet.plan.dtype)
+        codec.check(query, schema, lead=(len(cohort),), sender="query")
+        return query
+
+    return ask
 
 
 def weights(
@@ -97,31 +121,9 @@ def weights(
     return params, {name: None if name in common else 0 for name in read}
 
 
-def _asked(
-    fleet: InProcess,
-    model: Recommender,
-    weights: tuple[Params, Mapping[str, int | None]],
-    batch: Batch,
-    sent: Letter,
-    cohort: Tensor,
-) -> Message:
-    """Make the queries of some devices; `weights` come with the place of their client axis."""
-    (params, where), (device, axes) = weights, _device(fleet, batch, sent, cohort)
-
-    def ask(params: Params, device: Device) -> Message:
-        return bind(model, params, lambda m: fleet.protocol.query(m, device))  # type: ignore[no-any-return]
-
-    query: Message = vmap(ask, in_dims=(where, axes))(params, device)
-    codec.check(
-        query, fleet.protocol.query_schema(fleet.model, fleet.plan.dtype), lead=(len(cohort),), sender="query"
-    )
-    return query
-
-
-def _device(fleet: InProcess, batch: Batch, sent: Letter, cohort: Tensor) -> tuple[Device, Device]:
-    """Devices that want scores, and where they have the client axis; they draw the same at every look."""
-    keys = Keys.seed(0, cohort.device).fold("score").fold(fleet.clients.tags[cohort])
-    number = torch.tensor([sent.round, 0], device=cohort.device)
+def _device(batch: Batch, sent: Letter, keys: Keys) -> tuple[Device, Device]:
+    """Devices that want scores, and where they have the client axis."""
+    number = torch.tensor([sent.round, 0], device=keys.value.device)
     device = Device(batch, {**sent.all, **sent.each}, sent.posts, keys, number[0], number[1])
     each = dict.fromkeys(sent.all) | dict.fromkeys(sent.each, 0)
     axes = Device(Batch.axes(rows=None), each, None, 0, None, None)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,9 +35,9 @@ class Ledger:
         loose: Defences that change uploads after the noise and declare nothing.
         posts: What consenting users post openly, if there are any.
         counts: Whether devices tell how many examples they have.
-        asks: What devices ask with, where the server scores; how often they ask is not counted.
+        asks: What devices ask with, where the server scores: a question is charged for by itself.
         budget: An ε that nobody may exceed; 0 for none.
-        counted: Of several noises on one weight the one that is charged.
+        counted: Of several noises on one weight of an upload the one that is charged.
         charges: What the units cost that are counted.
         uploads: ``[clients]`` uploads so far.
         units: ``[clients, charges]`` units so far: coordinates, or uploads where norms are clipped.
@@ -60,7 +61,7 @@ class Ledger:
         self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
         self.asks = tuple(asks)
         self.posts, self.counts, self.budget = tuple(posts), counts, budget
-        self.counted = _counted(self.declared)
+        self.counted = _counted([m for m in self.declared if m.name not in self.asks])
         self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
         self.uploads = torch.zeros(n_clients, dtype=torch.int64)
         self.units = torch.zeros(n_clients, len(self.charges), dtype=torch.int64)
@@ -123,6 +124,14 @@ class Ledger:
     def spent(self) -> list[Spent]:
         """The ε that each client has spent."""
         return spend(self.charges, self.units.tolist(), alike=self.alike)
+
+    @cached_property
+    def question(self) -> Spent | None:
+        """What each question for recommendations costs beside the uploads; None where none has noise."""
+        asking = Ledger([m for m in self.declared if m.name in self.asks], 1)
+        whole = {m.name: torch.tensor([m.table]) for m in asking.counted if m.table is not None}
+        units = asking._units(1, whole).tolist()
+        return spend(asking.charges, units)[0] if asking.charges else None
 
     def summary(self) -> dict[str, Any]:
         """All of it as `result.json` holds it."""

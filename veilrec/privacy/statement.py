@@ -31,7 +31,7 @@ COUNTED = "numbers of examples are in the clear: the server weighs uploads by th
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
 EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
-ASKED = "what users ask recommendations with is charged for nowhere: each time costs what an upload costs"
+ASKED = "how often users ask for recommendations is not counted: looks at held-out items only simulate it"
 POSTED = "what consenting users post is in the clear"
 FINITE = "noise is made of finitely many bits: where λ is above the clip, the ε of a value may be 0.01 more"
 
@@ -39,7 +39,7 @@ FINITE = "noise is made of finitely many bits: where λ is above the clip, the �
 def tell(ledger: Ledger) -> dict[str, Any]:
     """A ledger as ``result.json`` holds it; users are the clients that took part."""
     took_part = (ledger.uploads > 0).nonzero().squeeze(1).tolist()
-    if not ledger.declared or not took_part:
+    if not ledger.counted or not took_part:
         return _blank(ledger.budget)
     each, uploads = ledger.spent(), ledger.uploads[took_part]
     spent = [each[k] for k in took_part]
@@ -58,6 +58,7 @@ def tell(ledger: Ledger) -> dict[str, Any]:
         "composed": composed,
         "budget": ledger.budget or None,
         "notes": _notes(ledger),
+        **_question(ledger),
     }
 
 
@@ -75,6 +76,12 @@ def lacks(ledger: Ledger) -> str:
     return ""
 
 
+def _question(ledger: Ledger) -> dict[str, Any]:
+    """What a question for recommendations costs, where devices ask under noise."""
+    one = ledger.question
+    return {} if one is None else {"per_question": {"epsilon": float(one.epsilon), "delta": one.delta}}
+
+
 def _distribution(epsilons: Sequence[Fraction]) -> dict[str, float]:
     mean = sum(epsilons, Fraction(0)) / len(epsilons)
     return {"max": float(max(epsilons)), "mean": float(mean), "median": float(median(epsilons))}
@@ -90,6 +97,8 @@ def _statement(ledger: Ledger, upload: Spent, composed: dict[str, Any]) -> str:
         f"{epsilon(most)} over the run ({uploads} uploads of a user)"
     )
     told += f", at δ = {composed['delta']:g}" if composed["delta"] else ""
+    asked = ledger.question
+    told += f"; each question for recommendations {epsilon(float(asked.epsilon))} more" if asked else ""
     if not ledger.guarantee:
         return f"{NOTHING}: {lacks(ledger)}; what is under noise: {told}"
     weak = "; an ε this large rules nothing out by itself" if upload.epsilon > TOO_MUCH else ""
@@ -118,7 +127,7 @@ def _mechanisms(ledger: Ledger) -> list[dict[str, Any]]:
 
 def _notes(ledger: Ledger) -> list[str]:
     touched = any(m.table is not None and m.rows == "touched" for m in ledger.counted)
-    twice = len(ledger.counted) < len(ledger.declared)
+    twice = len(ledger.counted) < sum(m.name not in ledger.asks for m in ledger.declared)
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
     told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}

@@ -143,7 +143,11 @@ def _agree(parts: Mapping[str, Any]) -> None:
     rates |= {f"protocol.{name}": getattr(protocol, name, None) for name in ("server_lr", "server_halves")}
     for where, by_part in rates.items():
         _named(where, by_part, model.parts, "the model has no such part")
-    fresh = [n for n, part in model.parts.items() if part.rows and (part.rows, part.scope) != BEGINS_AT_ZERO]
+    fresh = [
+        name
+        for name, part in model.parts.items()
+        if part.rows and (part.keyed_rows or (part.rows, part.scope) != BEGINS_AT_ZERO)
+    ]
     _named("model.scale", model.scale, fresh, "the model has no such table of vectors")
     parts["record"].chosen(protocol.schema(model))
     for eraser in parts["erasers"]:

@@ -187,6 +187,10 @@ def _sums(ledger: Mapping[str, Any]) -> Table | None:
         str(each.get("how", "")),
     ]
     rows = [upload] if each else []
+    if asked := ledger.get("per_question") or {}:
+        rows.append(
+            ["one question for a list", ABSENT, bare(asked.get("epsilon")), bare(asked.get("delta")), ""]
+        )
     for name, words in SUMS.items():
         if (epsilon := (whole.get("epsilon") or {}).get(name)) is not None:
             uploads = bare((whole.get("uploads") or {}).get(name))

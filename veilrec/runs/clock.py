@@ -16,7 +16,7 @@ PHASES = ("train", "evaluate", "checkpoint")
 
 
 class Clock:
-    """Times rounds; a watch, because evaluation begins where the last chunk has passed.
+    """Times rounds; a watch, because evaluation begins where the last chunk, or the server, has passed.
 
     Attributes:
         round: Seconds of the last round.
@@ -36,8 +36,8 @@ class Clock:
         """A round begins."""
         self._start = self._passed = time.perf_counter()
 
-    def __call__(self, exchange: Exchange) -> None:
-        """A chunk has passed."""
+    def __call__(self, exchange: Exchange | None = None) -> None:
+        """A chunk has passed, or a step of the server."""
         self._passed = time.perf_counter()
 
     def finish(self, *, looked: bool) -> dict[str, float]:

@@ -34,8 +34,8 @@ class Stop:
         self._timer = threading.Timer(grace, self._expire)
         self._timer.daemon = True
 
-    def __call__(self, exchange: Exchange) -> None:
-        """Between two chunks."""
+    def __call__(self, exchange: Exchange | None = None) -> None:
+        """Between two chunks, or two steps of a server."""
         if self._over:
             raise KeyboardInterrupt
 

@@ -27,7 +27,7 @@ from veilrec.wire.uploads import Exchange
 __all__ = ["Progress", "Training"]
 
 Progress = Callable[[str, int, int, Mapping[str, float] | None], None]
-"""Told of ``(phase, done, total, row)``: clients within a round, then rounds with their metrics."""
+"""Told of ``(phase, done, total, row)``: clients within a round, a server at work, rounds with metrics."""
 
 CHEAP = 4  # checkpoints may take at most one part in so many of the time
 
@@ -67,9 +67,9 @@ class Training:
     @cached_property
     def traffic(self) -> Traffic:
         """The byte counter."""
-        fed = self.federation
-        down = fed.protocol.letter(fed.model, fed.plan.dtype)
-        return Traffic(fed.fleet.schema(), down, len(fed.clients), fed.clients.n_seats)
+        fed, model, dtype = self.federation, self.federation.model, self.federation.plan.dtype
+        down, query = fed.protocol.letter(model, dtype), fed.protocol.query_schema(model, dtype)
+        return Traffic(fed.fleet.schema(), down, len(fed.clients), fed.clients.n_seats, query)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -107,7 +107,8 @@ class Training:
         watch = (self.traffic, self.ledger, self.recorder, self.clock, self._tell, self.stop)
         if not self._over(state):
             self.clock.begin()
-            rounds = self.federation.rounds(state, watch=watch, history=unattacked(self.rows))
+            history = unattacked(self.rows)
+            rounds = self.federation.rounds(state, watch=watch, history=history, pulse=self._pulse)
             with closing(self.recorder), closing(rounds):  # type: ignore[type-var]
                 for state, row in rounds:
                     self._finish(state, row)
@@ -225,6 +226,12 @@ class Training:
         self.progress("clients", self._done, self._cohort, None)
 
     _tell.reads = ()  # type: ignore[attr-defined]  # of an upload
+
+    def _pulse(self, done: int, total: int) -> None:
+        """A server at work: how far it is; where a stop has been asked for long enough, it is left."""
+        self.clock()
+        self.progress("server", done, total, None)
+        self.stop()
 
     @cached_property
     def _cohort(self) -> int:

@@ -11,11 +11,11 @@ from veilrec.model import Recommender
 from veilrec.protocol import Protocol
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
-from veilrec.wire.uploads import Fold, Letter, Posts
+from veilrec.wire.uploads import EACH, Fold, Letter, Posts
 
 __all__ = ["fold_bytes", "fold_of", "letter_bytes", "letter_of", "tensors_of"]
 
-ALL, EACH, POSTS, ROUND = "all/", "each/", "posts/", "round"
+ALL, POSTS, ROUND = "all/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
 ROW = {"clients": "row/clients", "loss": "row/loss"}
 OWNER, GROUPS = "posts/owner", "groups"

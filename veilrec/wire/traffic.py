@@ -30,19 +30,26 @@ class Traffic:
     A client that takes part in a round receives a letter and everybody's posts so far, and sends an upload
     and, where it consents, posts of its own. Sizes are those of `wire.encode`, computed from the schema.
 
+    What devices ask recommendations with, where the server scores, is beside it: how often they ask depends
+    on people and not on training, so it is told how long one question is.
+
     Attributes:
         up, down: ``[clients]`` bytes so far.
+        query: Bytes of one question; 0 where devices score for themselves.
         reads: The names it reads of an upload: those of tables, whose rows depend on the device.
     """
 
     tag = "traffic"
 
-    def __init__(self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1) -> None:
+    def __init__(
+        self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1, query: Schema | None = None
+    ) -> None:
         self.up = torch.zeros(n_clients, dtype=torch.int64)
         self.down = torch.zeros(n_clients, dtype=torch.int64)
         self._n_seats = n_seats
         self.reads = [name for name, spec in up.items() if spec.table is not None]
-        self._letter = codec.size(down, {name: spec.table or 0 for name, spec in down.items()})
+        self._letter = _longest(down)
+        self.query = _longest(query) if query else 0
         self._count = dict.fromkeys(COUNTERS, 0)
         self._public = 0  # bytes of the posts that everybody receives
         self._round = {"up_bytes": 0, "down_bytes": 0}
@@ -89,6 +96,7 @@ class Traffic:
             "by_kind": kinds,
             "messages": count["messages"],
             "clients": int((self.down > 0).sum()),
+            **({"query": self.query} if self.query else {}),
         }
 
     def state(self) -> Params:
@@ -127,6 +135,11 @@ class Traffic:
         client = torch.div(posts.owner.cpu(), self._n_seats, rounding_mode="floor")
         counts = torch.bincount(client, minlength=len(self.up))[cohort]
         return torch.tensor([_size(posts.values, n) for n in counts.tolist()], dtype=torch.int64)
+
+
+def _longest(schema: Schema) -> int:
+    """Bytes of a message with every row of its tables."""
+    return codec.size(schema, {name: spec.table or 0 for name, spec in schema.items()})
 
 
 def _size(values: Params, posts: int) -> int:

@@ -12,7 +12,9 @@ from torch import Tensor
 from veilrec.base.params import Message, Params, Rows
 from veilrec.wire.codec import Schema
 
-__all__ = ["Exchange", "Fold", "Letter", "Posts", "Uploads"]
+__all__ = ["EACH", "Exchange", "Fold", "Letter", "Posts", "Uploads"]
+
+EACH = "each/"  # before the names of what is sent to one device alone
 
 
 class Letter(NamedTuple):

@@ -16,7 +16,6 @@ from veilrec.attack import Public, Seen
 from veilrec.attacks.common.sketch import Sketch, distortion, whole
 from veilrec.attacks.common.uploaded import users_of
 from veilrec.base.params import Rows, Scope, part_of
-from veilrec.wire.codec import weights
 from veilrec.wire.uploads import Exchange
 
 __all__: list[str] = []  # no entry of the catalogue
@@ -42,7 +41,7 @@ class Changes(NamedTuple):
 
 def changes(seen: Seen, public: Public, columns: int) -> Changes:
     """One pass over the uploads: every weight's change, folded where it is wide."""
-    specs = weights(public.schema)
+    specs = public.weights
     shapes = {n: spec.shape if spec.table is None else (spec.table, *spec.shape) for n, spec in specs.items()}
     width = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
     ends = [0, *accumulate(min(wide, columns) for wide in width.values())]

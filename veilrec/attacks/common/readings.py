@@ -19,7 +19,6 @@ from veilrec.attacks.common.sketch import Sketch
 from veilrec.attacks.common.uploaded import alone, federation, items_of, spread, touches, users_of
 from veilrec.base.params import Rows, part_of
 from veilrec.errors import BadInput, nearest
-from veilrec.wire.codec import weights
 from veilrec.wire.uploads import Exchange
 
 __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
@@ -68,7 +67,7 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
     """The reason why a reading cannot be made of a federation's uploads, whatever they hold; or ""."""
     if name == "withheld":
         return _kept_back(public, grants, parts)
-    uploaded = {part_of(n): spec for n, spec in weights(public.schema).items()}
+    uploaded = {part_of(n): spec for n, spec in public.weights.items()}
     if missing := [part for part in parts if part not in uploaded]:
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
     if name == "recovered":
@@ -76,6 +75,8 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
     if name == "embeddings":
         held = "user_vectors" in grants or bool(_rows_of_users(public, parts))
         return "" if held else NO_VECTOR
+    if not uploaded:
+        return "nothing that is uploaded is a weight of the model; attack with one that reads what is"
     if public.seats.shape[1] > 1:
         return f'{name} of a silo are those of all its users together; read "embeddings"'
     tables = any(spec.table for spec in uploaded.values())
@@ -110,7 +111,7 @@ def covered(seen: Seen) -> Tensor:
 def parts_of(seen: Seen) -> list[str]:
     """The parts of the model that are uploaded, in the order of the model."""
     public = federation(seen)
-    uploaded = {part_of(name) for name in weights(public.schema)}
+    uploaded = {part_of(name) for name in public.weights}
     return [part for part in public.model.parts if part in uploaded]
 
 
