@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, Terms
-from veilrec.metrics.groups import scored
 from veilrec.metrics.sentences import sentence
 from veilrec.metrics.statements import Statement, statements_of
 from veilrec.metrics.words import whole
@@ -73,8 +72,7 @@ def claims(family: Family, audit: str) -> list[Statement]:
     arms = [arm for arm in family.arms if arm.utility and not arm.collapsed]
     if len(arms) < 2 or rows_apart(family, audit):
         return []
-    groups = [scored(arm.label, {}, dict(arm.runs), family.metric, audit) for arm in arms]
-    return sorted(statements_of(groups, family.metric, audit), key=lambda one: not one.shown)
+    return sorted(statements_of(arms, family.metric, audit), key=lambda one: not one.shown)
 
 
 def strip(one: Verdict) -> dict[str, float] | None:
