@@ -7,21 +7,20 @@ from typing import Any, TypeVar
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.words import bare, between, count, number, whole
+from veilrec.metrics.words import bare, between, number, whole
 from veilrec.report.figures import Chart, Figure, Table, Variant, drawing, rows_figure, ticks
 from veilrec.report.verdicts import (
     MEASURES,
     SCALES,
     attackers,
     floors,
-    groups,
     measures,
     membership,
     parts,
     verdict,
 )
 
-__all__ = ["by_attacker", "by_group", "by_part", "touched"]
+__all__ = ["by_attacker", "by_part", "touched"]
 
 Key = TypeVar("Key", bound=Hashable)
 Series = Sequence[tuple[Arm, Sequence[Measure | None]]]
@@ -81,28 +80,6 @@ def by_part(family: Family) -> Chart:
     )
     variants = [_heat(*one) for one in rows if any(found for _, found in one[2])]
     return Chart("parts", "Leakage by part of the model", caption, "Show", variants)
-
-
-def by_group(family: Family) -> Chart:
-    """A chart of how often the guess is right within each group of users."""
-    variants: list[Variant] = []
-    for audit, attribute in _asked(family):
-        found = {arm: groups(arm, audit, attribute) for arm in family.arms}
-        keys = _keys(found.values())
-        users = {key: next(one[key][0] for one in found.values() if key in one) for key in keys}
-        names = [f"{by}: {group} ({count(users[by, group])})" for by, group in keys]
-        series = [(arm, [one[key][1] if key in one else None for key in keys]) for arm, one in found.items()]
-        floor = {f"all: {kind}": at for kind, at in floors(family, audit, attribute, "micro_f1").items()}
-        title, axis = family.title(audit, attribute), "how often the guess is right"
-        figure = rows_figure(names, series, axis, floor)
-        table = _rows_table("group", names, series, floor, title)
-        variants += [Variant(title, audit, figure, table)] if keys else []
-    caption = (
-        "How often the verdict's attacker is right within each group, with the number of users and 95 % "
-        "intervals. Lines are what guessing without looking gives over all users: always guessing the "
-        "majority is right for everybody in one group and for nobody in the others."
-    )
-    return Chart("groups", "Groups of users", caption, "Guessing", variants)
 
 
 def touched(family: Family) -> Chart:

@@ -21,7 +21,7 @@ from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
 from veilrec.report.findings import MARKS, claims, findings, rows_apart, strip, table_of_verdicts
 from veilrec.report.frontier import frontier
-from veilrec.report.leakage import by_attacker, by_group, by_part, touched
+from veilrec.report.leakage import by_attacker, by_part, touched
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
@@ -94,7 +94,7 @@ def _block(family: Family, place: int) -> dict[str, Any]:
         Section("attackers", "Who finds out how much", [by_attacker(family)]),
         Section("parts", "Where it leaks", [by_part(family)]),
         Section("learning", "How it learned", [running.learning(family)]),
-        Section("people", "Who is found out", [by_group(family), touched(family)]),
+        Section("people", "Who is found out", [touched(family)]),
     ]
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {

@@ -21,7 +21,6 @@ __all__ = [
     "Verdict",
     "attackers",
     "floors",
-    "groups",
     "measures",
     "membership",
     "not_alike",
@@ -217,20 +216,6 @@ def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
         if (measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None))
     )
     return {name: pool(seeds) for name, seeds in found.items()}
-
-
-def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
-    """Share of right guesses within each group of users: ``(by, group)`` → users, measure."""
-    found = gathered(
-        ((str(group.get("by", "")), str(group.get("group", ""))), (int(group.get("users") or 0), measure))
-        for entry in _entries(arm, audit, attribute).values()
-        for group in entry.get("groups") or ()
-        if (measure := read(group.get("micro_f1")))
-    )
-    return {
-        key: (round(fmean(users for users, _ in seeds)), pool([measure for _, measure in seeds]))
-        for key, seeds in found.items()
-    }
 
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:

@@ -72,10 +72,10 @@ def unmeasured(paper: Paper, page: Page) -> list[str]:
     return [f"Not measured in these runs: {' and '.join(who)} ({what})." for what, who in found.items()]
 
 
-def grid(sheet: Sheet, left: int = 1) -> list[str]:
-    """A sheet as a Markdown table; the first columns hold words, the others numbers."""
+def grid(sheet: Sheet) -> list[str]:
+    """A sheet as a Markdown table."""
     rows = [[_cell(cell) for cell in row] for row in (sheet.head, *sheet.rows)]
-    rule = ["---"] * left + ["---:"] * (len(sheet.head) - left)
+    rule = ["---", *["---:"] * (len(sheet.head) - 1)]
     return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
 
 
