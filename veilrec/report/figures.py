@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm
 from veilrec.metrics.measures import Measure, gathered
-from veilrec.metrics.words import number, whole
+from veilrec.metrics.words import bracketed, number
 
 __all__ = [
     "Chart",
@@ -223,7 +223,7 @@ def _marks(
             "color": colour(arm),
             "line": {"width": 1.5, "color": colour(arm)},
         },
-        hovertext=[f"{words(name)}<br>{words(arm.label)}<br>{whole(one)}" for name, one in pairs],
+        hovertext=[f"{words(name)}<br>{words(arm.label)}<br>{bracketed(one)}" for name, one in pairs],
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from veilrec.metrics.arms import Arm, Family, Terms
 from veilrec.metrics.sentences import sentence
 from veilrec.metrics.statements import Statement, statements_of
-from veilrec.metrics.words import whole
+from veilrec.metrics.words import bracketed
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, verdicts, worst
 
 __all__ = ["MARKS", "Finding", "claims", "findings", "rows_apart", "strip", "table_of_verdicts"]
@@ -99,7 +99,7 @@ def _finding(family: Family, one: Verdict) -> Finding:
     if one.arm.collapsed:
         about = "the defence" if one.arm.defended else "what a model that has learned would leak"
         words += f" The model is below the popularity floor, so this says nothing about {about}."
-    measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
+    measure = f"{MEASURES[one.scale].short} {bracketed(one.measure, 2)}, chance {one.chance:g}"
     return Finding(words, one, family.title(one.audit, one.attribute), measure)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.epsilons import HEADS
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.words import between, number, whole
+from veilrec.metrics.words import bracketed, number
 from veilrec.report.figures import (
     Chart,
     Figure,
@@ -149,8 +149,8 @@ def _marks(point: Point, chance: float) -> list[Figure]:
         error_y=intervals([point.useful], tint),
         marker={"symbol": f"{shape}-open" if arm.collapsed else shape, "size": 13, "color": tint},
         hovertext=[
-            f"{told}<br>{words(point.verdict.attribute)}: leakage {whole(point.leak)}"
-            f"<br>usefulness {whole(point.useful)}<br>{words(arm.epsilon)}"
+            f"{told}<br>{words(point.verdict.attribute)}: leakage {bracketed(point.leak)}"
+            f"<br>usefulness {bracketed(point.useful)}<br>{words(arm.epsilon)}"
         ],
     )
     return [small, large] if len(seeds) > 1 else [large]
@@ -168,11 +168,9 @@ def _table(family: Family, points: Sequence[Point], title: str) -> Table:
     head = [
         "defence",
         "attribute",
-        f"{scale.short}",
-        "95 % interval",
+        f"{scale.short} [95 %]",
         "chance",
-        family.metric,
-        "95 % interval",
+        f"{family.metric} [95 %]",
         "popularity",
         *(HEADS if (told := family.noisy) else ()),
     ]
@@ -180,11 +178,9 @@ def _table(family: Family, points: Sequence[Point], title: str) -> Table:
         [
             f"{p.arm.label}{' (collapsed)' if p.arm.collapsed else ''}",
             p.verdict.attribute,
-            number(p.verdict.measure.value),
-            between(p.verdict.measure),
+            bracketed(p.verdict.measure),
             f"{p.verdict.chance:g}",
-            number(p.useful.value),
-            between(p.useful),
+            bracketed(p.useful),
             number(p.arm.floor),
             *(p.arm.epsilon.cells if told else ()),
         ]

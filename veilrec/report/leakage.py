@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.words import bare, between, number, whole
+from veilrec.metrics.words import bare, bracketed, number
 from veilrec.report.figures import Chart, Figure, Table, Variant, drawing, rows_figure, ticks
 from veilrec.report.verdicts import (
     MEASURES,
@@ -132,7 +132,7 @@ def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[
             arm.label,
             f"{one.name}{' (oracle)' if one.oracle else ''}",
             one.family,
-            *(whole(one.scores.get(name)) for name in shown),
+            *(bracketed(one.scores.get(name)) for name in shown),
             bare(one.p),
         ]
         for arm in family.arms
@@ -152,14 +152,14 @@ def _heat(name: str, group: str, rows: Parts) -> Variant:
 
     plain: Figure = {"zeroline": False, "ticks": ""}
     figure = drawing(
-        [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(whole)}],
+        [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(bracketed)}],
         [],
         height=48 * len(rows) + 70,
         showlegend=False,
         xaxis=ticks(keys, 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
         yaxis=ticks([row for row, _ in rows], 18, autorange="reversed", **plain),
     )
-    body = [[row, *(whole(found.get(key)) for key in keys)] for row, found in rows]
+    body = [[row, *(bracketed(found.get(key)) for key in keys)] for row, found in rows]
     return Variant(name, group, figure, Table(["", *keys], body, (0,), f"{name}; chance 0.5"))
 
 
@@ -181,11 +181,10 @@ def _rows_table(
         [
             arm.label,
             f"{name}{', turned round' if one and one.turned else ''}",
-            number(one.value if one else None),
-            between(one),
+            bracketed(one),
         ]
         for arm, ones in series
         for name, one in zip(names, ones, strict=True)
     ]
-    rows += [["floor", name, number(at), "–"] for name, at in floor.items()]
-    return Table(["defence", what, "value", "95 % interval"], rows, (0, 1), title)
+    rows += [["floor", name, number(at)] for name, at in floor.items()]
+    return Table(["defence", what, "value [95 %]"], rows, (0, 1), title)
