@@ -197,7 +197,7 @@ def test_membership_below_chance_is_turned_round() -> None:
     (family,), _ = families([changed(run, mirror) for run in results(("none",), seeds=2)])
     rows = {row[1]: row[2] for row in touched(family).tables[0][0].rows}
     assert rows["the row was sent or changed, turned round"].startswith("0.930 [")
-    assert rows["how far the row moved"] == "0.710"
+    assert rows["how far the row moved"].startswith("0.710 [")
 
 
 # ---- badges
