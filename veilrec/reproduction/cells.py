@@ -11,6 +11,7 @@ from veilrec.errors import BadInput, nearest
 from veilrec.lab.presets import preset
 from veilrec.metrics.alike import FREE
 from veilrec.metrics.groups import ASIDE, flat
+from veilrec.metrics.leaks import Run
 from veilrec.recipe import Recipe
 from veilrec.recipe.settings import plain, shown
 from veilrec.reproduction.contents import Table
@@ -151,13 +152,10 @@ class FinishedRuns:
                 found[seed] = self._read[folder]
         return found
 
-    def all(self, dataset: str, methods: Sequence[str]) -> dict[str, Result]:
-        """Results of several methods by the path of their run."""
-        return {
-            str(self.out / dataset / method / f"seed={seed}"): result
-            for method in methods
-            for seed, result in self.runs(dataset, method).items()
-        }
+    def named(self, dataset: str, method: str) -> list[Run]:
+        """The same results with the paths of their runs."""
+        place = self.out / dataset / method
+        return [Run(str(place / f"seed={seed}"), run) for seed, run in self.runs(dataset, method).items()]
 
 
 def other_settings(cell: PaperCell, result: Result) -> list[str]:

@@ -134,8 +134,7 @@ def plain(told: Told) -> dict[str, Any]:
         "title": page.table.title,
         "dataset": page.dataset,
         "seeds": page.seeds,
-        "popularity": page.popularity,
-        "popularity_beside": dict(page.popularity_beside),
+        "popularity": dict(page.popularity),
         "rows": [
             {
                 "method": row.method,

@@ -172,9 +172,8 @@ def _useful(paper: Paper, page: Page) -> Sheet:
         others = [cell for one in metrics[1:] for cell in _three(row, Quantity(one))]
         numbers = [*_three(row, Quantity(paper.metric)), *above, *others]
         rows.append([_label(row), *numbers, *epsilon_of(results).cells, seeds, minutes(results)])
-    lowest = number(page.popularity) if page.popularity is not None else MISSING
-    floors = {by[one]: number(value) for one, value in page.popularity_beside.items()}
-    floor = ["popularity", lowest, *(floors.get(told, "") for told in head[2:])]
+    floors = {by[one]: number(value) for one, value in page.popularity.items() if one in by}
+    floor = ["popularity", floors.get(head[1], MISSING), *(floors.get(told, "") for told in head[2:])]
     return Sheet("Usefulness, and what is guaranteed", head, [*rows, floor], _selected(page))
 
 
