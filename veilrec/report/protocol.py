@@ -17,11 +17,6 @@ __all__ = ["Audit", "Ledger", "audits", "ledgers", "runs", "settings", "utility_
 
 NOTHING = "no formal guarantee"
 TOO_MUCH = 20  # a composed ε beyond which a guarantee rules nothing out, as the ledger itself has it
-SUMS = {
-    "max": "whole run, most exposed user",
-    "median": "whole run, median user",
-    "mean": "whole run, mean",
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,6 @@ class Ledger:
     kind: str
     flags: list[str]
     statement: str
-    sums: Table | None
     budget: str
     notes: list[str]
 
@@ -142,7 +136,7 @@ def _classes(entry: Mapping[str, Any]) -> list[str]:
 def _ledger(arm: Arm) -> Ledger:
     found = [result.ledger for result in arm.results if result.ledger]
     if not found:
-        return Ledger(arm, "open", [NOTHING], "", None, "", [])
+        return Ledger(arm, "open", [NOTHING], "", "", [])
     first = max(found, key=lambda one: _epsilon(one) or 0.0)  # the seed in which most was spent
     guarantee = len(found) == len(arm.results) and all(one.get("guarantee") for one in found)
     limits = _limits(first, arm) if guarantee else []
@@ -151,7 +145,6 @@ def _ledger(arm: Arm) -> Ledger:
         "open" if not guarantee else "weak" if limits else "sure",
         [NOTHING] if not guarantee else limits or ["formal guarantee"],
         _statement(first),
-        _sums(first),
         "" if first.get("budget") is None else bare(first["budget"]),
         [str(note) for note in first.get("notes") or ()],
     )
@@ -174,28 +167,6 @@ def _statement(ledger: Mapping[str, Any]) -> str:
     """The ledger's sentence; nothing where the heading says the same already."""
     told = str(ledger.get("statement") or "")
     return "" if told.lower().strip(". ") == NOTHING else told[:1].upper() + told[1:]
-
-
-def _sums(ledger: Mapping[str, Any]) -> Table | None:
-    """ε of one upload and of all uploads of the run."""
-    each, whole = ledger.get("per_upload") or {}, ledger.get("composed") or {}
-    upload = [
-        "one upload",
-        ABSENT,
-        bare(each.get("epsilon")),
-        bare(each.get("delta")),
-        str(each.get("how", "")),
-    ]
-    rows = [upload] if each else []
-    if asked := ledger.get("per_question") or {}:
-        rows.append(
-            ["one question for a list", ABSENT, bare(asked.get("epsilon")), bare(asked.get("delta")), ""]
-        )
-    for name, words in SUMS.items():
-        if (epsilon := (whole.get("epsilon") or {}).get(name)) is not None:
-            uploads = bare((whole.get("uploads") or {}).get(name))
-            rows.append([words, uploads, bare(epsilon), bare(whole.get("delta")), str(whole.get("how", ""))])
-    return Table(["over", "uploads", "ε", "δ", "how it was added"], rows, (0, 4)) if rows else None
 
 
 def _epsilon(ledger: Mapping[str, Any]) -> float | None:

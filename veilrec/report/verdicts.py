@@ -116,7 +116,6 @@ class Attacker(NamedTuple):
     """One attacker over all seeds of an arm."""
 
     name: str
-    reads: str
     family: str
     oracle: bool
     scores: Mapping[str, Measure]
@@ -247,7 +246,6 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
     p = combined_p([found.value for one in seeds if (found := read(one.get("p")))])
     return Attacker(
         name,
-        str(seeds[0].get("reads", "")),
         str(seeds[0].get("family", "")),
         any(bool(one.get("oracle")) for one in seeds),
         {measure: replace(pool(found), p=p) for measure, found in scores.items() if found},
