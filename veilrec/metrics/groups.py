@@ -18,7 +18,6 @@ __all__ = [
     "Group",
     "cells_of",
     "defences",
-    "defended",
     "flat",
     "grouped",
     "labels",
@@ -64,7 +63,7 @@ class Group:
     @property
     def defended(self) -> bool:
         """Whether a defence acts in these runs."""
-        return defended(self.first.settings)
+        return any(name.casefold() not in UNDEFENDED for name in defences(self.first.settings))
 
     @property
     def collapsed(self) -> int:
@@ -184,8 +183,3 @@ def defences(settings: Mapping[str, Any]) -> list[str]:
     found = settings.get("defence") or []
     entries = list(found) if isinstance(found, list | tuple) else [found]
     return [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
-
-
-def defended(settings: Mapping[str, Any]) -> bool:
-    """Whether a defence acts in these runs."""
-    return any(name.casefold() not in UNDEFENDED for name in defences(settings))
