@@ -14,7 +14,7 @@ demo: $(READY) ## train on the embedded world and print what comes out; needs no
 	$(BIN)/veilrec demo
 
 test: $(READY) ## run the tests that take seconds, and say how many CPU seconds of how many they took
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.budget -n 2 --dist loadfile -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.budget $(BUDGET) -n 2 --dist loadfile -m 'not slow'
 
 test-all: $(READY) ## run every test, the slow ones too
 	$(PYTEST)
@@ -22,11 +22,12 @@ test-all: $(READY) ## run every test, the slow ones too
 coverage: $(READY) ## run the quick tests and list the lines they miss
 	$(PYTEST) -m 'not slow' --cov --cov-report=term-missing
 
-check: $(READY) ## check format, lint, types and layering
+check: $(READY) ## check format, lint, types, layering, and what examples cost
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_layers.py tests/test_forbidden.py tests/test_project.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.example_cost
 
 format: $(READY) ## format the code and mend what lint can mend
 	$(BIN)/ruff format .

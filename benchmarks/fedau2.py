@@ -88,8 +88,8 @@ def _rounds(federation: Federation) -> Iterator[dict[str, int]]:
     model, protocol, dtype = federation.model, federation.protocol, federation.plan.dtype
     sheets = protocol.schema(model, dtype), protocol.letter(model, dtype)
     traffic = Traffic(*sheets, len(federation.clients))
-    for state, _ in federation.rounds(federation.start(), until=10**6, watch=[traffic]):
-        yield traffic.finish(state.posts)
+    for _ in federation.rounds(federation.start(), until=10**6, watch=[traffic]):
+        yield traffic.finish()
 
 
 def main() -> None:

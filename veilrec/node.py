@@ -17,7 +17,6 @@ with; the store stays as it is, and a device may ask as often as its user wants.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +41,7 @@ from veilrec.model import made, overrides
 from veilrec.protocol import Counterpart, Protocol, State
 from veilrec.recipe import Recipe, assembly, catalogue
 from veilrec.rounds import Federation
-from veilrec.wire import codec
+from veilrec.wire import codec, halves
 from veilrec.wire.halves import tensors_of
 from veilrec.wire.uploads import EACH, Letter, Uploads
 
@@ -73,18 +72,13 @@ def letter(
         client: To whom.
         run: The name of the run: a device answers one run alone.
         recipe: The text of its recipe, of which the letter carries a hash.
-        missed: Rounds in which this client's answer did not count.
+        missed: Rounds in which this client's answer did not count; the device goes on from what it has.
     """
     sent = federation.letter(state, torch.tensor([client]))
     message: Message = {**sent.all, **{EACH + name: value[0] for name, value in sent.each.items()}}
     message |= {POST + name: value for name, value in sent.posts.items()}
-    notes = {"run": run, "recipe": _hash(recipe), "missed": " ".join(map(str, missed))}
     round = torch.tensor(sent.round, dtype=torch.int32)
-    return codec.encode({**message, "round": round}, {name: note for name, note in notes.items() if note})
-
-
-def _hash(recipe: str) -> str:
-    return hashlib.sha256(recipe.encode()).hexdigest() if recipe else ""
+    return codec.encode({**message, "round": round}, halves.notes(run, recipe, missed))
 
 
 def provision(federation: Federation, client: int, recipe: str, folder: Path) -> None:
@@ -214,7 +208,7 @@ def _check_run(folder: Path, own: Params, notes: Mapping[str, str]) -> None:
     """Refuse the letter of another run than the store's first, or of another recipe than lies in it."""
     if "run" in notes and RUN in own and not torch.equal(own[RUN], _text(notes["run"])):
         raise BadInput("message", f'of another run, "{notes["run"]}"', "provision a store for that one")
-    mine = _hash((folder / RECIPE).read_text(encoding="utf-8"))
+    mine = halves.fingerprint((folder / RECIPE).read_text(encoding="utf-8"))
     if notes.get("recipe", mine) != mine:
         raise BadInput("message", "of a run with another recipe", "provision the store anew")
 

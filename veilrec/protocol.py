@@ -189,7 +189,10 @@ class Protocol(ABC):
     def schema(
         self, model: Recommender, sent: Letter | None = None, dtype: torch.dtype = torch.float32
     ) -> Schema:
-        """The schema of a device's upload in answer to a letter; without one, of uploads in general.
+        """The schema of a device's upload in answer to a letter; without one, the most that may ever come.
+
+        A letter may ask for less, for other entries and for smaller ones, of those that the schema without a
+        letter lists: what a ledger says before the first round goes by that one.
 
         By default its SHARED and EXPOSED parts, of item tables only rows.
         """

@@ -17,6 +17,7 @@ from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import Fleet, Roster, Terms, Trains, Watch
+from veilrec.engine.groups import check
 from veilrec.engine.in_process import InProcess
 from veilrec.eraser import VectorEraser, erased
 from veilrec.model import Recommender
@@ -50,8 +51,13 @@ class Federation:
         plan: Plan,
         **rest: Any,
     ) -> Federation:
-        """A federation of all clients in this process; the rest is that of `InProcess.of`."""
+        """A federation of all clients in this process; the rest is that of `InProcess.of`.
+
+        Raises:
+            BadInput: Where settings cannot work together, or sums would be over too few devices.
+        """
         fleet = InProcess.of(clients, model, protocol, defence, plan, **rest)
+        check(plan.forwards, plan.smallest(len(fleet.able)))
         return cls(fleet, protocol.make_server(fleet.shape))
 
     def start(self, folder: Path | None = None) -> State:

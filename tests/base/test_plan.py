@@ -40,6 +40,18 @@ def test_possible_values_are_taken(settings: dict[str, Any]) -> None:
     assert {name: getattr(plan, name) for name in settings} == settings
 
 
+def test_a_pass_leaves_nobody_out() -> None:
+    with pytest.raises(BadInput, match=r'^plan\.order: cohorts that are drawn anew .*; set it to "deal"'):
+        Plan(passes=2, cohort=5)
+    assert Plan(passes=2).last(24) == 2  # everybody in each round
+    assert Plan(passes=2, cohort=5, order="deal").last(24) == 10
+
+
+def test_the_smallest_cohort_is_what_dealing_leaves_over() -> None:
+    assert [Plan(cohort=5, order="deal").smallest(n) for n in (24, 25, 3)] == [4, 5, 3]
+    assert Plan(cohort=5).smallest(24) == 5
+
+
 def test_what_follows_from_a_plan() -> None:
     assert Plan().dtype is torch.float32
     assert Plan(precision="float64").dtype is torch.float64

@@ -18,8 +18,8 @@ from veilrec.models.fedncf import FedNCF
 from veilrec.protocol import Shape
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of
-from veilrec.wire.traffic import Traffic
+from veilrec.wire import codec
+from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of, notes
 from veilrec.wire.uploads import Fold, Posts
 
 ADAM = FedAvg(sends="gradients", server="adam", server_lr=0.05)
@@ -136,30 +136,27 @@ def test_silos_can_be_parted_too() -> None:
     assert torch.equal(whole.evaluate(one).user, parted.evaluate(other).user)
 
 
-def test_watches_of_shards_are_merged_by_their_tags() -> None:
-    """A counter for each shard, merged, says what one counter of all says."""
-    whole, parted = fed_of(cohort=0.7), sharded(fed_of(cohort=0.7))
+@pytest.mark.parametrize(("forwards", "groups"), [("all", (8,)), (3, (4, 4)), (4, (4, 4))])
+def test_what_leaves_shards_is_a_sum_over_enough_devices(forwards: Any, groups: tuple[int, ...]) -> None:
+    """One sum is that of all shards; sums over so many leave from each."""
+    parted = sharded(fed_of(forwards=forwards))
+    able, terms = parted.fleet.able, Terms(forwards)
+    fold = parted.fleet.round(parted.letter(parted.start(), able), able, terms)
+    assert fold.groups == groups
 
-    def counter(fed: Federation) -> Traffic:
-        fleet = whole.fleet
-        letter = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-        return Traffic(fleet.schema(), letter, len(fleet.clients))
 
-    one, shards = counter(whole), parted.fleet
-    rounds(whole, 2, watch=[one])
-    assert isinstance(shards, Shards)
-    each = [counter(parted) for _ in shards.fleets]
-    state = parted.start()
-    for _ in range(2):
-        cohort = parted.sample(state.round)
-        letter = whole.server.send(state, cohort, whole.keys)
-        for fleet, mine in zip(shards.fleets, each, strict=True):
-            own = torch.isin(cohort, fleet.clients.number)
-            fold = fleet.round(letter, cohort[own], Terms(watch=[mine]))
-            assert fold.seen[mine.tag].keys() == mine.state().keys()
-        state = state.__class__(state.round + 1, state.server, state.memory, state.posts)
-    each[0].merge(each[1].state())
-    assert each[0].summary() == one.summary()
+@pytest.mark.parametrize("forwards", [5, "all"])
+def test_a_shard_with_too_few_devices_is_refused_before_any_works(forwards: Any) -> None:
+    """Under one sum a shard may have a single device, and the round may not."""
+    parted = sharded(fed_of())
+    able = parted.fleet.able
+    state, cohort = parted.start(), able[:1] if forwards == "all" else able
+    letter = parted.letter(state, cohort)
+    with pytest.raises(BadInput, match=r"^plan\.forwards: a shard's round has .* too few for a sum over .;"):
+        parted.fleet.round(letter, cohort, Terms(forwards))
+    assert not parted.fleet.bytes_up  # type: ignore[attr-defined]
+    some = torch.tensor([0, 1, 3])  # one in the first shard, two in the other
+    assert parted.fleet.round(letter, some, Terms("all")).groups == (3,)
 
 
 def test_letters_and_folds_come_back_from_their_bytes() -> None:
@@ -176,6 +173,18 @@ def test_letters_and_folds_come_back_from_their_bytes() -> None:
     back = fold_of(fold_bytes(fold, schema), fed.protocol, fed.model, letter, {})
     assert back.partial.keys() == fold.partial.keys()
     assert all(torch.equal(v, back.partial[n]) for n, v in fold.partial.items())  # type: ignore[arg-type]
+
+
+def test_a_letter_says_of_which_run_it_is() -> None:
+    fed = fed_of()
+    letter, mine = fed.letter(fed.start(), fed.fleet.able), notes("one", "seed = 1")
+    data = letter_bytes(letter, notes("one", "seed = 1", missed=[2, 5]))
+    assert letter_of(data, mine).round == letter_of(data).round == 0
+    assert codec.notes_of(data) == {**mine, "missed": "2 5"}
+    for other, what in ((notes("two", "seed = 1"), "run"), (notes("one", "seed = 2"), "recipe")):
+        with pytest.raises(BadInput, match=f"^letter: of another {what}; send"):
+            letter_of(data, other)
+    assert letter_of(letter_bytes(letter), mine).round == 0  # one that does not say
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,16 @@ def test_many_groups_are_held_against_the_undefended_one() -> None:
     }
 
 
+def test_a_run_with_an_eraser_is_not_the_undefended_one() -> None:
+    eraser = [{"name": "GaussianPosthoc", "parts": {"user": 1.0}}]
+    runs = [result(None, seed) for seed in (0, 1)]
+    erased = [replace(one, settings={**one.settings, "eraser": eraser}) for one in runs]
+    both = [replace(result(LAPLACE), settings={**result(LAPLACE).settings, "eraser": eraser})]
+    groups = compare(named(*runs, *erased, *both)).groups
+    told = {group.label: group.defended for group in groups}
+    assert told == {"no defence": False, "GaussianPosthoc": True, "laplace + GaussianPosthoc": True}
+
+
 def test_epsilon_is_the_largest_that_is_guaranteed() -> None:
     ledger = {"guarantee": True, "composed": {"epsilon": {"max": 12.5, "mean": 3.0}}}
     runs = [replace(result(LAPLACE, seed), ledger=ledger) for seed in (0, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -140,6 +141,58 @@ def test_both_laws_add_up() -> None:
     (spent,) = spend(charges, [[3, 4]])
     assert spent.epsilon == pytest.approx(6 + dp_accounting.get_epsilon_gaussian(10.0, DELTA), rel=1e-9)
     assert spent.how == "exact addition and Gaussian closed form"
+
+
+def draw(score: str, scale: str, width: int = 1, **rest: Any) -> Mechanism:
+    """Items drawn by scores between ± a bound."""
+    return Mechanism("draw", "seq", "exponential", Fraction(scale), Fraction(score), width, **rest)
+
+
+@pytest.mark.parametrize(("bound", "scale"), [(0.5, 1.0), (1.0, 0.5), (0.25, 2.0)])
+def test_a_draw_costs_what_its_closed_form_says(bound: float, scale: float) -> None:
+    """The most that the odds of an item can change, from the worst scores to the best, nears ε."""
+    mechanism = draw(str(bound), str(scale))
+
+    def change(n: int) -> float:
+        best = torch.tensor([bound] + [-bound] * (n - 1), dtype=torch.float64) / scale
+        return float((best.log_softmax(0) - (-best).log_softmax(0))[0])
+
+    changes = [change(n) for n in (2, 10, 1000, 10**6)]
+    assert changes == sorted(changes)
+    assert changes[-1] < mechanism.epsilon == 4 * bound / scale
+    assert changes[-1] == pytest.approx(mechanism.epsilon, abs=1e-3)
+
+
+def test_draws_are_added_exactly_and_composed_as_their_worst_case() -> None:
+    """Of many answers that are true with odds e^ε, which is the worst that a pure ε allows."""
+    charge, ratio = Charge("exponential", HALF), 0.5
+    (one,) = spend([charge], [[50]])
+    assert one == (25, 0.0, "exact addition")
+    (spent,) = spend([charge], [[50]], alike=True)
+    p = math.exp(ratio) / (1 + math.exp(ratio))
+
+    def odds(k: int) -> float:
+        return p ** (50 - k) * (1 - p) ** k
+
+    def delta(epsilon: float) -> float:
+        return sum(math.comb(50, k) * max(0, odds(k) - math.exp(epsilon) * odds(50 - k)) for k in range(51))
+
+    assert spent.how == "PLD"
+    assert delta(float(spent.epsilon) + 1e-3) <= DELTA <= delta(float(spent.epsilon) - 0.1)
+
+
+def test_draws_that_are_all_but_certain_are_added() -> None:
+    assert spend([Charge("exponential", Fraction(1000))], [[3]], alike=True)[0] == (
+        3000,
+        0.0,
+        "exact addition",
+    )
+
+
+def test_draws_add_up_with_both_kinds_of_noise() -> None:
+    charges = [Charge("laplace", Fraction(2)), Charge("exponential", HALF), Charge("gaussian", HALF)]
+    (spent,) = spend(charges, [[3, 4, 1]])
+    assert spent.epsilon == pytest.approx(8 + dp_accounting.get_epsilon_gaussian(2.0, DELTA), rel=1e-9)
 
 
 # From a run's own counters.

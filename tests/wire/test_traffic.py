@@ -55,9 +55,8 @@ def test_the_size_of_real_uploads(name: str, precision: str) -> None:
 
 
 def rounds(fed: Federation) -> tuple[Traffic, list[dict[str, int]]]:
-    traffic, rows = counter(fed), []
-    for state, _ in fed.rounds(fed.start(), watch=[traffic]):
-        rows.append(traffic.finish(state.posts))
+    traffic = counter(fed)
+    rows = [traffic.finish() for _ in fed.rounds(fed.start(), watch=[traffic])]
     return traffic, rows
 
 
@@ -102,11 +101,8 @@ def test_counters_survive(checkerboard: Interactions) -> None:
     fed = federation(phones(checkerboard, consent=0.5), FedMF(24, 1, dim=4), defence=Showing(), rounds=4)
     whole, rows = rounds(fed)
     first, second = counter(fed), counter(fed)
-    watch, told = [first], []
-    for state, _ in fed.rounds(fed.start(), until=2, watch=watch):
-        told.append(first.finish(state.posts))
-    second.restore({name: value.clone() for name, value in first.state().items()}, state.posts)
-    for later, _ in fed.rounds(state, watch=[second]):
-        told.append(second.finish(later.posts))
-    assert told == rows
+    found = [(state, first.finish()) for state, _ in fed.rounds(fed.start(), until=2, watch=[first])]
+    second.restore({name: value.clone() for name, value in first.state().items()})
+    told = [second.finish() for _ in fed.rounds(found[-1][0], watch=[second])]
+    assert [row for _, row in found] + told == rows
     assert second.summary() == whole.summary()

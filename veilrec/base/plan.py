@@ -33,7 +33,8 @@ class Plan:
         order: A cohort is drawn anew for each round, or everybody takes part once before anybody does again,
             dealt anew into cohorts in each pass.
         forwards: The part of a round that leaves the devices' side: ``each`` upload by itself, sums over so
-            many devices, or one sum over ``all``. The cryptography that hides them is not simulated.
+            many devices or a few more, or one sum over ``all``; smaller rounds are refused. The cryptography
+            that hides uploads is not simulated.
         epochs: How often a client goes through its own events in a round.
         batch: Events per local step; each brings its negatives along.
         negatives: Untouched items per event, drawn anew in every epoch.
@@ -75,6 +76,9 @@ class Plan:
         if not (0 < self.cohort <= 1 or (self.cohort >= 2 and float(self.cohort).is_integer())):
             fix = "give a number above 0 and up to 1, or a whole number of clients from 2"
             raise BadInput("plan.cohort", f"{self.cohort} is no share", fix)
+        if self.passes and self.order == "sample" and self.cohort != 1:
+            what = "cohorts that are drawn anew leave people out of a pass"
+            raise BadInput("plan.order", what, 'set it to "deal", or count rounds')
         if not isinstance(self.forwards, str) and self.forwards < 2:
             what = f"a sum over {self.forwards} is an upload by itself"
             raise BadInput("plan.forwards", what, 'give 2 or more, "each" or "all"')
@@ -99,6 +103,11 @@ class Plan:
         """The number of clients that take part in a round, out of so many."""
         wanted = int(self.cohort) if self.cohort > 1 else int(self.cohort * able + 0.5)
         return min(able, max(1, wanted))
+
+    def smallest(self, able: int) -> int:
+        """The number of clients in the smallest cohort: where they are dealt, those who are left over."""
+        size = self.size(able)
+        return able % size or size if self.order == "deal" else size
 
     def unit(self, able: int) -> int:
         """The number of rounds in a unit of counting: 1, or a whole pass where passes are counted."""

@@ -26,6 +26,7 @@ from veilrec.engine.workers import workers
 from veilrec.eraser import VectorEraser
 from veilrec.model import Recommender
 from veilrec.protocol import Counterpart, Protocol, Shape
+from veilrec.wire import codec
 from veilrec.wire.codec import Schema
 from veilrec.wire.uploads import Exchange, Fold, Letter
 
@@ -54,7 +55,8 @@ class Terms(NamedTuple):
     """Terms of a round beside its letter and its cohort.
 
     Attributes:
-        forwards: What leaves the devices' side: each upload, sums over so many devices, or one sum.
+        forwards: What leaves the devices' side: each upload, sums over so many devices, or one sum. What
+            passes between fleets that are one (`engine.shards`) has not left it.
         watch: What looks at the uploads, where the devices are.
         trains: The parts of the model that move.
     """
@@ -149,8 +151,15 @@ class Fleet(ABC):
         return Shape(self.model, int(self.clients.number.max()) + 1, self.plan.dtype)
 
     def schema(self, letter: Letter | None = None) -> Schema:
-        """The schema of one device's upload in answer to a letter."""
-        return self.protocol.schema(self.model, letter, self.plan.dtype)
+        """The schema of one device's upload in answer to a letter.
+
+        Raises:
+            BadInput: Where that is more than the protocol declares without one, by which a ledger goes.
+        """
+        found = self.protocol.schema(self.model, letter, self.plan.dtype)
+        if letter is not None:
+            codec.within(found, self.schema())
+        return found
 
     @cached_property
     def announced(self) -> Schema:

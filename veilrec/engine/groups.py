@@ -9,10 +9,11 @@ import torch
 
 from veilrec.base.params import Message
 from veilrec.base.plan import Forwards
+from veilrec.errors import BadInput
 from veilrec.wire import codec
 from veilrec.wire.uploads import Uploads
 
-__all__ = ["Groups"]
+__all__ = ["Groups", "check"]
 
 Fold = Callable[[Message, Uploads], Message]
 Merge = Callable[[Message, Message], Message]
@@ -39,12 +40,12 @@ class Groups:
 
     def take(self, uploads: Uploads) -> None:
         """The uploads of one chunk."""
-        if uploads.folded is not None:
-            self.partial = self.merge(self.partial, uploads.folded)
-        elif isinstance(self.forwards, str):  # one by one, or one sum: the server folds what the fleet folds
-            self.partial = self.fold(self.partial, uploads)
-        else:
+        if not isinstance(self.forwards, str):
             self._cut(uploads, self.forwards)
+        elif uploads.folded is not None:
+            self.partial = self.merge(self.partial, uploads.folded)
+        else:  # one by one, or one sum: the server folds what the fleet folds
+            self.partial = self.fold(self.partial, uploads)
         if self.forwards == "all":
             self.sizes = [sum(self.sizes) + len(uploads.cohort)]
 
@@ -56,16 +57,37 @@ class Groups:
         return tuple(self.sizes)
 
     def _cut(self, uploads: Uploads, size: int) -> None:
+        """A chunk that came as its fold is in one group, which is the larger for it."""
+        if uploads.folded is not None:
+            self._open = self.merge(self._open, uploads.folded)
+            self._close(len(uploads.cohort), size)
+            return
         begin, n = 0, len(uploads.cohort)
         while begin < n:
             end = min(n, begin + size - self._count)
             self._open = self.fold(self._open, some(uploads, begin, end))
-            self._count += end - begin
+            self._close(end - begin, size)
             begin = end
-            if self._count == size:
-                self.partial = self.merge(self.partial, self._open)
-                self.sizes.append(size)
-                self._open, self._count = {}, 0
+
+    def _close(self, more: int, size: int) -> None:
+        """So many devices are in the open group: where those are enough, it leaves."""
+        self._count += more
+        if self._count >= size:
+            self.partial = self.merge(self.partial, self._open)
+            self.sizes.append(self._count)
+            self._open, self._count = {}, 0
+
+
+def check(forwards: Forwards, devices: int, who: str = "a round has") -> None:
+    """Refuse a group that would be smaller than was promised.
+
+    Raises:
+        BadInput: Where there are too few devices; `who` says whose they are.
+    """
+    least = forwards if isinstance(forwards, int) else 2 if forwards == "all" else 0
+    if devices < least:
+        what = f"{who} {devices} device{'s' * (devices != 1)}, too few for a sum over {least}"
+        raise BadInput("plan.forwards", what, "enlarge plan.cohort or the shards, or sum over fewer")
 
 
 def some(uploads: Uploads, begin: int, end: int) -> Uploads:

@@ -21,7 +21,7 @@ from veilrec.engine.devices import private_rows
 from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Evaluation, Scored, evaluate
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms, Trains, Watch
-from veilrec.engine.groups import Groups
+from veilrec.engine.groups import Groups, check
 from veilrec.engine.local import Task
 from veilrec.engine.refusals import refuse
 from veilrec.engine.respond import Answer, Chunk, Failed, Respond, respond
@@ -30,9 +30,9 @@ from veilrec.eraser import VectorEraser, erased
 from veilrec.errors import ClientFailed
 from veilrec.model import Recommender, begun, with_classes
 from veilrec.protocol import Counterpart, Protocol
-from veilrec.wire.uploads import Exchange, Fold, Letter, Posts, Uploads
+from veilrec.wire.uploads import Exchange, Finder, Fold, Letter, Posts, Uploads
 
-__all__ = ["InProcess"]
+__all__ = ["InProcess", "found"]
 
 BLOCK = 256  # devices that are changed at a time
 
@@ -131,6 +131,8 @@ class InProcess(Fleet):
     def round(self, letter: Letter, cohort: Tensor, terms: Terms = ONE_BY_ONE) -> Fold:
         forwards, watch, trains = terms
         clients = torch.searchsorted(self.clients.number, cohort)
+        if forwards != "all":  # of which a part may be here, and the rest in other shards
+            check(forwards, len(cohort))
         row, posts = dict[str, float](clients=0, loss=0.0), Posts.none()
         groups = Groups(
             forwards, lambda p, u: self.protocol.fold(self.model, letter, p, u), self.protocol.merge
@@ -275,8 +277,8 @@ class InProcess(Fleet):
 
 
 def found(watches: Sequence[Watch]) -> Mapping[str, Params]:
-    """Findings of the watches so far, by tag, of those that have one."""
-    return {str(watch.tag): watch.state() for watch in watches if hasattr(watch, "tag")}  # type: ignore[attr-defined]
+    """Findings so far, by tag, of the watches that find something."""
+    return {watch.tag: watch.state() for watch in watches if isinstance(watch, Finder)}
 
 
 def _count(row: dict[str, float], uploads: Uploads) -> None:

@@ -2,13 +2,21 @@
 
 It is the reference for fleets on several processes or machines, and does in one process what those do: each
 shard has the log of its own users alone, answers a letter with its fold, and the folds are merged.
+
+All shards are on the devices' side: where one sum of a round is to leave it (``forwards = "all"``), that is
+the merged one, and a shard's own sum goes no further than to the other shards. Sums over so many devices
+leave from each shard by itself.
+
+Each shard has a copy of every watch that finds something, and sends what that found with its fold; other
+watches are shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import torch
@@ -18,11 +26,12 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms
-from veilrec.engine.in_process import BLOCK, InProcess
+from veilrec.engine.groups import check
+from veilrec.engine.in_process import BLOCK, InProcess, found
 from veilrec.eraser import VectorEraser
 from veilrec.protocol import Counterpart
 from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of
-from veilrec.wire.uploads import Exchange, Fold, Letter, Posts
+from veilrec.wire.uploads import Exchange, Finder, Fold, Letter, Posts
 
 __all__ = ["Shards"]
 
@@ -35,12 +44,14 @@ class Shards(Fleet):
         whole: A fleet of all clients, whose devices stay empty until `gather`.
         fleets: The shards.
         order: In which their folds are merged.
+        notes: What letters say of the run (`halves.notes`): each shard refuses those of another.
         bytes_up: How long the folds of the last round were.
     """
 
     whole: InProcess
     fleets: Sequence[InProcess]
     order: Sequence[int] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
     bytes_up: list[int] = field(default_factory=list)
 
     @classmethod
@@ -55,16 +66,25 @@ class Shards(Fleet):
 
     def round(self, letter: Letter, cohort: Tensor, terms: Terms = ONE_BY_ONE) -> Fold:
         folds, self.bytes_up = [], []
-        for fleet, sent, mine in self._sent(letter, cohort):
-            folds.append(self._carried(fleet, fleet.round(sent, mine, terms), sent))
-        return self._merged(folds)
+        shares = list(self._sent(letter, cohort))
+        for n in [len(cohort)] if isinstance(terms.forwards, str) else [len(mine) for *_, mine in shares]:
+            check(terms.forwards, n, "a shard's round has")
+        for fleet, sent, mine in shares:
+            own = [blank(one) if isinstance(one, Finder) else one for one in terms.watch]
+            folds.append(self._carried(fleet, fleet.round(sent, mine, terms._replace(watch=own)), sent))
+        for one in [one for one in terms.watch if isinstance(one, Finder)]:
+            for fold in folds:
+                one.merge(dict(fold.seen[one.tag]))
+        merged = self._merged(folds)
+        groups = (sum(merged.groups),) if terms.forwards == "all" else merged.groups
+        return replace(merged, seen=found(terms.watch), groups=groups)
 
     def _sent(self, letter: Letter, cohort: Tensor) -> Iterator[tuple[InProcess, Letter, Tensor]]:
         """Each shard with clients in a cohort, the letter as it comes out of its bytes, and whom it asks."""
         for place in self.order or range(len(self.fleets)):
             mine = torch.isin(cohort, self.fleets[place].clients.number)
             if bool(mine.any()):
-                sent = letter_of(letter_bytes(letter.only(mine.nonzero().squeeze(1))))
+                sent = letter_of(letter_bytes(letter.only(mine.nonzero().squeeze(1)), self.notes), self.notes)
                 yield self.fleets[place], sent, cohort[mine]
 
     def _carried(self, fleet: InProcess, fold: Fold, sent: Letter) -> Fold:
@@ -74,7 +94,7 @@ class Shards(Fleet):
         return fold_of(data, fleet.protocol, fleet.model, sent, fleet.announced)
 
     def _merged(self, folds: Sequence[Fold]) -> Fold:
-        """One fold of several; what was seen lies with the watches, which all shards share here."""
+        """One fold of several, but for what was seen."""
         partial: Message = {}
         posts, row, groups = Posts.none(), {"clients": 0.0, "loss": 0.0}, list[int]()
         for fold in folds:
@@ -82,7 +102,7 @@ class Shards(Fleet):
             posts = posts.merge(fold.posts)
             row = {name: row[name] + fold.row[name] for name in row}
             groups += fold.groups
-        return Fold(partial, posts, row, folds[-1].seen if folds else {}, tuple(groups))
+        return Fold(partial, posts, row, groups=tuple(groups))
 
     def probe(
         self, letter: Letter, read: Collection[str] | None = None, again: int = 0
@@ -91,10 +111,10 @@ class Shards(Fleet):
             yield from fleet.probe(sent, read, again)
 
     def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
-        found = [fleet.evaluate(server, which, judge) for fleet in self.fleets]
-        users = [f.clients.people[one.user] for f, one in zip(self.fleets, found, strict=True)]
+        each = [fleet.evaluate(server, which, judge) for fleet in self.fleets]
+        users = [f.clients.people[one.user] for f, one in zip(self.fleets, each, strict=True)]
         user, order = torch.cat(users).sort()
-        values = {name: torch.cat([one.values[name] for one in found])[order] for name in found[0].values}
+        values = {name: torch.cat([one.values[name] for one in each])[order] for name in each[0].values}
         return Scored(user, values)
 
     @contextmanager
@@ -121,3 +141,10 @@ class Shards(Fleet):
             fleet.devices.clear()
             for some in (held.slot[fleet.clients.number] >= 0).nonzero().squeeze(1).split(BLOCK):
                 fleet.devices.put(some, held.get(fleet.clients.number[some]))
+
+
+def blank(watch: Finder) -> Finder:
+    """A copy of a watch that has found nothing yet."""
+    twin = deepcopy(watch)
+    twin.restore({name: torch.zeros_like(value) for name, value in watch.state().items()})
+    return twin

@@ -62,7 +62,7 @@ class Group:
 
     @property
     def defended(self) -> bool:
-        """Whether a defence acts in these runs."""
+        """Whether a defence or an eraser acts in these runs."""
         return any(name.casefold() not in UNDEFENDED for name in defences(self.first.settings))
 
     @property
@@ -179,7 +179,8 @@ def _told(key: str, settings: Mapping[str, Any]) -> str:
 
 
 def defences(settings: Mapping[str, Any]) -> list[str]:
-    """The names of the defences, in order."""
-    found = settings.get("defence") or []
-    entries = list(found) if isinstance(found, list | tuple) else [found]
-    return [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
+    """The names of the defences, in order, then those of the erasers: whatever acts against inference."""
+    found = [settings.get(section) or [] for section in ("defence", "eraser")]
+    entries = [one for some in found for one in (some if isinstance(some, list | tuple) else [some])]
+    names = [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
+    return [name for name in names if name.casefold() not in UNDEFENDED] or names[:1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -24,15 +25,16 @@ class Disclosure:
 
     Attributes:
         name: Under which it travels; empty for what any message tells by being there.
-        kind: ``message``, ``count``, ``values`` (a whole tensor), ``rows`` (of a table), ``items`` (their
-            numbers), ``labels`` (soft ones), ``query`` or ``post``.
+        kind: ``message``, ``count`` (how many of something), ``values`` (a whole tensor), ``rows`` (of a
+            table), ``items`` (their numbers), ``labels`` (soft ones), ``query`` or ``post``.
         says: It in one sentence.
         scope: ``shared`` or ``exposed``; empty where it is not a weight of the model.
         dtype, shape: Of the tensor; of one row, or of one user's post.
         table: How many rows the table has; None where it is not a table.
         numbers: Which row numbers are in the clear: ``touched`` ones, or ``all``, which tells nothing.
         of: ``every client``, or ``consenting users``.
-        blurred: The defences that declare noise on it; what others do to it before it leaves is not said.
+        blurred: Whoever declares noise on it, or draws it at random; what others do to it before it leaves is
+            not said.
     """
 
     name: str
@@ -89,8 +91,9 @@ def _message(weights: list[Disclosure], forwards: Forwards) -> Disclosure:
     return Disclosure("", "message", says + ".")
 
 
+EXAMPLES = "How many events the client trains on: those of its users, without what is held out"
 SAYS = {
-    "count": "How many events the client trains on: those of its users, without what is held out",
+    "count": "How many of something, under",
     "items": "Items of the client, in the order of time, under",
     "labels": "Soft labels of items under",
 }
@@ -101,18 +104,26 @@ def _entry(name: str, spec: Spec, model: Recommender, noise: tuple[Mechanism, ..
     mine = [mechanism for mechanism in noise if mechanism.name == name]
     if spec.kind in ("weight", "gradient"):
         return _weight(name, spec, model, mine)
-    says = SAYS[spec.kind] + ("" if spec.kind == "count" else f" {name} ({_size(spec)})")
-    blurred = tuple(dict.fromkeys(mechanism.defence for mechanism in mine))
-    says += f"; blurred by {' and '.join(blurred)}." if blurred else "."
-    shape = () if spec.kind == "count" else spec.shape
+    says = EXAMPLES if name == "examples" else f"{SAYS[spec.kind]} {name} ({_size(spec)})"
+    says += f"{_by(mine)}."
     kind: Any = spec.kind
-    return Disclosure(name, kind, says, dtype=_plain(spec.dtype), shape=shape, blurred=blurred)
+    dtype, blurred = _plain(spec.dtype), _names(mine)
+    return Disclosure(name, kind, says, dtype=dtype, shape=spec.shape, table=spec.table, blurred=blurred)
+
+
+def _names(mine: Sequence[Mechanism]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(mechanism.defence for mechanism in mine))
+
+
+def _by(mine: Sequence[Mechanism]) -> str:
+    """The end of a sentence, where the values are not as they were."""
+    drawn = any(mechanism.kind == "exponential" for mechanism in mine)
+    return f"; {'drawn at random' if drawn else 'blurred'} by {' and '.join(_names(mine))}" if mine else ""
 
 
 def _weight(name: str, spec: Spec, model: Recommender, mine: list[Mechanism]) -> Disclosure:
     """A weight of the model, or its gradient."""
     dtype, part = _plain(spec.dtype), model.parts.get(part_of(name))
-    blurred = tuple(dict.fromkeys(mechanism.defence for mechanism in mine))
     numbers: Literal["", "touched", "all"] = ""
     if spec.table is not None:
         numbers = "all" if any(mechanism.rows == "all" for mechanism in mine) else "touched"
@@ -120,13 +131,13 @@ def _weight(name: str, spec: Spec, model: Recommender, mine: list[Mechanism]) ->
     return Disclosure(
         name,
         "values" if spec.table is None else "rows",
-        f"{says}; blurred by {' and '.join(blurred)}." if blurred else f"{says}.",
+        f"{says}{_by(mine)}.",
         scope="" if part is None else part.scope.value,
         dtype=dtype,
         shape=spec.shape,
         table=spec.table,
         numbers=numbers,
-        blurred=blurred,
+        blurred=_names(mine),
     )
 
 

@@ -19,6 +19,7 @@ from veilrec.privacy.mechanism import Mechanism, gaussian_epsilon
 from veilrec.privacy.statement import lacks, tell
 from veilrec.protocol import Protocol, State
 from veilrec.rounds import Federation
+from veilrec.wire.codec import Spec
 from veilrec.wire.uploads import Exchange
 
 __all__ = ["Ledger", "check"]
@@ -31,10 +32,10 @@ class Ledger:
 
     Attributes:
         declared: What the defence says of its noise.
-        bare: Values of any type that leave without noise whose worth is declared.
+        bare: Values of any type that leave without noise whose worth is declared, but for `counts`.
         loose: Defences that change uploads after the noise and declare nothing.
         posts: What consenting users post openly, if there are any.
-        counts: Whether devices tell how many examples they have.
+        counts: What devices tell as one whole number, that of their examples for instance.
         asks: What devices ask with, where the server scores: a question is charged for by itself.
         budget: An ε that nobody may exceed; 0 for none.
         counted: Of several noises on one weight of an upload the one that is charged.
@@ -54,13 +55,13 @@ class Ledger:
         bare: Sequence[str] = (),
         loose: Sequence[str] = (),
         posts: Sequence[str] = (),
-        counts: bool = False,
+        counts: Sequence[str] = (),
         asks: Sequence[str] = (),
         budget: float = 0.0,
     ) -> None:
         self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
         self.asks = tuple(asks)
-        self.posts, self.counts, self.budget = tuple(posts), counts, budget
+        self.posts, self.counts, self.budget = tuple(posts), tuple(counts), budget
         self.counted = _counted([m for m in self.declared if m.name not in self.asks])
         self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
         self.uploads = torch.zeros(n_clients, dtype=torch.int64)
@@ -77,15 +78,16 @@ class Ledger:
         model, protocol, defence = federation.model, federation.protocol, federation.defence
         declared = (*protocol.declares(model), *defence.declares(model, protocol))
         entries = {**protocol.schema(model), **protocol.query_schema(model)}
-        values = [name for name, spec in entries.items() if spec.kind != "count"]
-        bare = [name for name in values if name not in {m.name for m in declared}]
+        noisy = {mechanism.name for mechanism in declared}
+        clear = {name: spec for name, spec in entries.items() if name not in noisy}
+        counts = [name for name, spec in clear.items() if _is_count(spec)]
         ledger = cls(
             declared,
             len(federation.clients),
-            bare=bare,
+            bare=[name for name in clear if name not in counts],
             loose=_loose(defence, model, protocol),
             posts=_posts(federation),
-            counts=protocol.needs_examples,
+            counts=counts,
             asks=tuple(protocol.query_schema(model)),
             budget=federation.plan.budget,
         )
@@ -111,9 +113,10 @@ class Ledger:
         self.uploads[cohort] += 1
         if not self.charges or not len(cohort):
             return
-        tables = {m.name for m in self.counted if m.table is not None}
+        here = [m for m in self.counted if not exchange.schema or m.name in exchange.schema]
+        tables = {m.name for m in here if m.table is not None}
         rows = {name: exchange.received.row_counts(name).cpu() for name in tables}
-        units = self._units(len(cohort), rows)
+        units = self._units(len(cohort), rows, here)
         self.units[cohort] += units
         self.largest = torch.maximum(self.largest, units.amax(0))
 
@@ -161,10 +164,15 @@ class Ledger:
         """Whether all uploads cost the same, so that what users have spent takes few values."""
         return not any(m.table is not None and m.rows == "touched" and m.by == "value" for m in self.counted)
 
-    def _units(self, clients: int, rows: dict[str, Tensor]) -> Tensor:
-        """``[c, charges]`` units of one upload each, given how many rows of each table it holds, ``[c]``."""
+    def _units(
+        self, clients: int, rows: dict[str, Tensor], here: Sequence[Mechanism] | None = None
+    ) -> Tensor:
+        """``[c, charges]`` units of one upload each, given how many rows of each table it holds, ``[c]``.
+
+        `here` are those of the mechanisms that this round's uploads are under; None for all that are counted.
+        """
         units = torch.zeros(clients, len(self.charges), dtype=torch.int64)
-        for mechanism in self.counted:
+        for mechanism in self.counted if here is None else here:
             column = self.charges.index(_charge(mechanism))
             if mechanism.by == "norm":
                 units[:, column] = 1
@@ -175,7 +183,7 @@ class Ledger:
         return units
 
     def _after(self, federation: Federation, state: State | None = None) -> list[Spent]:
-        """The ε that those sampled for the next round will have spent, by the rows they will draw."""
+        """The ε that those sampled for the next round will have spent at most, by the rows they will draw."""
         cohort = federation.sample(state.round if state else 0).cpu()
         touched = torch.zeros(0) if self.alike else _touched(federation, state)
         rows = {
@@ -217,10 +225,16 @@ def _cost(mechanism: Mechanism) -> float:
     """ε of all values of an upload under a name; a norm bounds them together, and is charged once."""
     if mechanism.by == "norm":
         return mechanism.epsilon
-    if mechanism.kind == "laplace":
+    if mechanism.kind != "gaussian":
         return mechanism.epsilon * mechanism.coordinates
     whole = float(mechanism.ratio) * mechanism.coordinates**0.5
     return float(gaussian_epsilon(torch.tensor([whole]))[0])
+
+
+def _is_count(spec: Spec) -> bool:
+    """Whether an entry is one whole number: more of them, or a fraction, could say anything."""
+    whole = not (spec.dtype.is_floating_point or spec.dtype.is_complex)
+    return spec.kind == "count" and spec.shape == () and spec.table is None and whole
 
 
 def _charge(mechanism: Mechanism) -> Charge:

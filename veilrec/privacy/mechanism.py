@@ -16,25 +16,27 @@ from torch import Tensor
 
 from veilrec.base.params import part_of
 
-__all__ = ["DELTA", "Mechanism", "exact", "gaussian_epsilon", "gaussian_ratio"]
+__all__ = ["DELTA", "Law", "Mechanism", "exact", "gaussian_epsilon", "gaussian_ratio"]
 
 DELTA = 1e-5  # of every (ε, δ) that is not pure
 HALVINGS = 100  # of an interval: float64 has no more to give
+Law = Literal["laplace", "gaussian", "exponential"]
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Clipping and noise on one weight of an upload.
+    """Clipping and noise on one entry of an upload, or draws in its place.
 
     Attributes:
         defence: Who adds it.
-        name: The weight.
-        kind: ``laplace`` or ``gaussian``.
-        scale: λ of Laplace's noise, σ of Gauss's.
-        clip: Bound on each value before the noise, or on the norm of all that the defence covers.
+        name: The entry.
+        kind: ``laplace`` or ``gaussian`` noise; ``exponential`` where values such as item numbers are drawn,
+            each with a probability proportional to e to the power of score / scale.
+        scale: λ of Laplace's noise, σ of Gauss's, what scores are divided by.
+        clip: Bound on each value before the noise, or on the norm of all that the defence covers; on scores.
         by: Which of the two: ``value`` or ``norm``.
         rows: ``all`` where a table goes up whole; ``touched`` where the row numbers tell what was touched.
-        width: Values in a row of a table, or in a weight that is not a table.
+        width: Values in a row of a table, or in a weight that is not a table; how many are drawn.
         table: Rows of the table; None for a weight that is not a table.
         place: The defence's place in a chain.
         every: ``upload`` where it is added once, ``epoch`` where after every local one: the last counts.
@@ -42,7 +44,7 @@ class Mechanism:
 
     defence: str
     name: str
-    kind: Literal["laplace", "gaussian"]
+    kind: Law
     scale: Fraction
     clip: Fraction
     width: int
@@ -64,13 +66,16 @@ class Mechanism:
 
     @property
     def ratio(self) -> Fraction:
-        """Sensitivity in units of the noise: what is clipped to ±clip differs by 2·clip at most."""
-        return 2 * self.clip / self.scale
+        """Sensitivity in units of the noise: what is clipped to ±clip differs by 2·clip at most.
+
+        Of the odds of a draw both the score and what they are normed by may differ by as much.
+        """
+        return (4 if self.kind == "exponential" else 2) * self.clip / self.scale
 
     @property
     def epsilon(self) -> float:
-        """ε of one coordinate: for any two values that it may have; at `DELTA` where the noise is Gauss's."""
-        if self.kind == "laplace":
+        """ε of one coordinate or draw, for any two values; at `DELTA` where the noise is Gauss's."""
+        if self.kind != "gaussian":
             return float(self.ratio)
         return float(gaussian_epsilon(torch.tensor([float(self.ratio)], dtype=torch.float64)))
 

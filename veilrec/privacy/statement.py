@@ -131,7 +131,9 @@ def _notes(ledger: Ledger) -> list[str]:
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
     told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
-    told[COUNTED], told[ASKED] = ledger.counts, bool(ledger.asks)
+    told[COUNTED], told[ASKED] = "examples" in ledger.counts, bool(ledger.asks)
+    if others := [name for name in ledger.counts if name != "examples"]:
+        told[f"counts are in the clear: {', '.join(others)}"] = True
     return [*(note for note, holds in told.items() if holds), *BASIC]
 
 

@@ -121,7 +121,7 @@ class Recorder:
             spool = _Spool(self.folder / f"r{round:06}")
             for name, value in self._told(exchange.sent.all).items():
                 spool.append(f"sent/{name}", value, grows=False)
-        chosen = self.record.chosen(exchange.schema)
+        chosen = self._chosen & exchange.schema.keys()
         spool.take(exchange, chosen, self._told(exchange.sent.each), posts=self._wants("posts"))
         return spool
 

@@ -146,7 +146,7 @@ class Training:
     def _finish(self, state: State, row: dict[str, Any]) -> None:
         """After each round: write down what it brought, and see whether to go on."""
         looked = self.selection.metric in row
-        row |= self.traffic.finish(state.posts)
+        row |= self.traffic.finish()
         self.recorder.finish()
         found = self.along.look(self.federation, state) if looked and self.along else {}
         self.rows.append({**row, **found})  # not in the row itself, by which a defence may stop
@@ -202,7 +202,7 @@ class Training:
         self.rows = self.metrics.rewind(_mark(saved, self.metrics))
         self.timing.rewind(_mark(saved, self.timing))
         self.recorder.rewind(saved.round)
-        self.traffic.restore(extra["traffic"], state.posts)
+        self.traffic.restore(extra["traffic"])
         self.ledger.restore(extra["ledger"])
         self.selection = Selection.of(saved.notes["selection"])
         self._saved = saved.round

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -27,13 +28,14 @@ __all__ = [
     "one",
     "size",
     "weights",
+    "within",
 ]
 
 ROWS = "#rows"  # the name under which the row numbers of a table travel
 ORDER = list(NAMES)  # in which tensors are laid out, and by name
 
 
-Kind = Literal["weight", "gradient", "count", "items", "labels", "post"]
+Kind = Literal["weight", "gradient", "count", "items", "labels"]
 
 
 class Spec(NamedTuple):
@@ -43,7 +45,7 @@ class Spec(NamedTuple):
         shape: Of one device's tensor; of one row where `table` is given.
         table: How many rows the table has, if only some of them travel.
         kind: What the value is: a weight of the model as it is, a gradient of one, how many of something,
-            items (their numbers, -1 for none), soft labels, or what a user posts.
+            items (their numbers, -1 for none), or soft labels. What users post has a schema of its own.
         below: Of items: their numbers are smaller than this.
     """
 
@@ -150,6 +152,20 @@ def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sende
             raise BadInput(sender, f"{name!r} names an item beyond {spec.below - 1}", "send known items")
         if tensor.is_floating_point() and not bool(tensor.sum().isfinite()):
             raise BadInput(sender, f"{name!r} holds a value that is not finite", "lower the learning rate")
+
+
+def within(schema: Schema, most: Schema) -> None:
+    """Refuse a schema that holds more than another: a name, a kind or dtype, or values beyond it."""
+    for name, spec in schema.items():
+        known = most.get(name)
+        if known is None or not _fits(spec, known):
+            what = f"a letter asks for {name!r} as {spec}, and declared without one is {known}"
+            raise BadInput("schema", what, "list in `schema` without a letter the most that may come")
+
+
+def _fits(spec: Spec, most: Spec) -> bool:
+    same = (spec.kind, spec.dtype, spec.table is None) == (most.kind, most.dtype, most.table is None)
+    return same and math.prod(spec.shape) <= math.prod(most.shape) and (spec.table or 0) <= (most.table or 0)
 
 
 def _numbers(row: Tensor, name: str, sender: str) -> Tensor:

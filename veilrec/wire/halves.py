@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
@@ -13,7 +16,7 @@ from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import EACH, Fold, Letter, Posts
 
-__all__ = ["fold_bytes", "fold_of", "letter_bytes", "letter_of", "tensors_of"]
+__all__ = ["fingerprint", "fold_bytes", "fold_of", "letter_bytes", "letter_of", "notes", "tensors_of"]
 
 ALL, POSTS, ROUND = "all/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
@@ -21,20 +24,42 @@ ROW = {"clients": "row/clients", "loss": "row/loss"}
 OWNER, GROUPS = "posts/owner", "groups"
 
 
-def letter_bytes(letter: Letter) -> bytes:
-    """A letter to many devices."""
+def notes(run: str = "", recipe: str = "", missed: Sequence[int] = ()) -> dict[str, str]:
+    """Notes that go with a letter, beside its message; those that are empty are left out.
+
+    Args:
+        run: The name of the run.
+        recipe: The text of its recipe, of which the letter carries a hash.
+        missed: Rounds whose answer did not count. Devices and fleets here go on from what they have: it is
+            there for whoever runs them.
+    """
+    told = {"run": run, "recipe": fingerprint(recipe), "missed": " ".join(map(str, missed))}
+    return {name: note for name, note in told.items() if note}
+
+
+def fingerprint(recipe: str) -> str:
+    """A hash of a recipe's text; empty where there is none."""
+    return hashlib.sha256(recipe.encode()).hexdigest() if recipe else ""
+
+
+def letter_bytes(letter: Letter, notes: Mapping[str, str] | None = None) -> bytes:
+    """A letter to many devices, and the notes that go with it."""
     flat: Message = {ROUND: torch.tensor(letter.round)}
     for prefix, params in ((ALL, letter.all), (EACH, letter.each), (POSTS, letter.posts)):
         flat |= {prefix + name: value for name, value in params.items()}
-    return codec.encode(flat)
+    return codec.encode(flat, notes)
 
 
-def letter_of(data: bytes) -> Letter:
-    """The reverse of `letter_bytes`.
+def letter_of(data: bytes, mine: Mapping[str, str] | None = None) -> Letter:
+    """The reverse of `letter_bytes`; `mine` are the notes of the run that the reader takes part in.
 
     Raises:
-        BadInput: Where the bytes are no letter.
+        BadInput: Where the bytes are no letter, or that of another run or recipe.
     """
+    told, known = codec.notes_of(data), mine or {}
+    for name in ("run", "recipe"):
+        if name in known and told.get(name, known[name]) != known[name]:
+            raise BadInput("letter", f"of another {name}", "send it to the fleet that runs that one")
     flat = tensors_of(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
     return Letter(under(flat, ALL), under(flat, EACH), under(flat, POSTS), int(flat[ROUND]))
 

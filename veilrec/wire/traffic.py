@@ -51,15 +51,15 @@ class Traffic:
         self._letter = _longest(down)
         self.query = _longest(query) if query else 0
         self._count = dict.fromkeys(COUNTERS, 0)
-        self._public = 0  # bytes of the posts that everybody receives
-        self._round = {"up_bytes": 0, "down_bytes": 0}
+        self._told = self._totals()  # at the end of the last round
 
     def __call__(self, exchange: Exchange) -> None:
         """Count one chunk of one round."""
         received = exchange.received
         cohort = received.cohort.cpu()
         upload, posts = self._uploads(exchange), self._posts(received.posts, cohort)
-        up, down = upload + posts, self._letter + self._public
+        public = _size(exchange.sent.posts)
+        up, down = upload + posts, self._letter + public
         self.up[cohort] += up
         self.down[cohort] += down
         count, n = self._count, len(cohort)
@@ -67,17 +67,14 @@ class Traffic:
         count["up upload"] += int(upload.sum())
         count["up posts"] += int(posts.sum())
         count["down letter"] += n * self._letter
-        count["down posts"] += n * self._public
+        count["down posts"] += n * public
         count["most up"] = max(count["most up"], int(up.max()) if n else 0)
         count["most down"] = max(count["most down"], down if n else 0)
-        self._round["up_bytes"] += int(up.sum())
-        self._round["down_bytes"] += n * down
 
-    def finish(self, posts: Posts) -> dict[str, int]:
-        """The end of a round: its bytes over all clients; `posts` are what everybody receives from now on."""
-        row, self._round = self._round, {"up_bytes": 0, "down_bytes": 0}
-        self._public = _size(posts.values, len(posts.owner))
-        return row
+    def finish(self) -> dict[str, int]:
+        """The end of a round: its bytes over all clients."""
+        before, self._told = self._told, self._totals()
+        return {way: total - before[way] for way, total in self._told.items()}
 
     def summary(self) -> dict[str, Any]:
         """Bytes per client and round, in all, and by kind of message."""
@@ -104,11 +101,11 @@ class Traffic:
         counters = torch.tensor(list(self._count.values()), dtype=torch.int64)
         return {"up": self.up, "down": self.down, "counters": counters}
 
-    def restore(self, state: Params, posts: Posts) -> None:
+    def restore(self, state: Params) -> None:
         """The reverse of `state`."""
         self.up, self.down = state["up"].clone(), state["down"].clone()
         self._count = dict(zip(COUNTERS, state["counters"].tolist(), strict=True))
-        self.finish(posts)
+        self._told = self._totals()
 
     def merge(self, other: Params) -> None:
         """Add what another counter, of other clients, has in its `state`."""
@@ -116,6 +113,9 @@ class Traffic:
         for name, count in zip(COUNTERS, other["counters"].tolist(), strict=True):
             most = name.startswith("most")
             self._count[name] = max(self._count[name], count) if most else self._count[name] + count
+
+    def _totals(self) -> dict[str, int]:
+        return {"up_bytes": int(self.up.sum()), "down_bytes": int(self.down.sum())}
 
     def _uploads(self, exchange: Exchange) -> Tensor:
         """``[c]`` bytes of each client's upload, by the schema of the letter that it answers."""
@@ -134,7 +134,8 @@ class Traffic:
             return torch.zeros(len(cohort), dtype=torch.int64)
         client = torch.div(posts.owner.cpu(), self._n_seats, rounding_mode="floor")
         counts = torch.bincount(client, minlength=len(self.up))[cohort]
-        return torch.tensor([_size(posts.values, n) for n in counts.tolist()], dtype=torch.int64)
+        sizes = [_size({name: value[:n] for name, value in posts.values.items()}) for n in counts.tolist()]
+        return torch.tensor(sizes, dtype=torch.int64)
 
 
 def _longest(schema: Schema) -> int:
@@ -142,10 +143,8 @@ def _longest(schema: Schema) -> int:
     return codec.size(schema, {name: spec.table or 0 for name, spec in schema.items()})
 
 
-def _size(values: Params, posts: int) -> int:
-    """Bytes of a message with so many posts; no post, no message."""
-    if not posts or not values:
+def _size(posts: Params) -> int:
+    """Bytes of a message with posts; no post, no message."""
+    if not sum(len(value) for value in posts.values()):
         return 0
-    return codec.size(
-        {name: Spec((posts, *value.shape[1:]), value.dtype) for name, value in values.items()}, {}
-    )
+    return codec.size({name: Spec(tuple(value.shape), value.dtype) for name, value in posts.items()}, {})

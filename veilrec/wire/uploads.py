@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from veilrec.base.params import Message, Params, Rows
 from veilrec.wire.codec import Schema
 
-__all__ = ["EACH", "Exchange", "Fold", "Letter", "Posts", "Uploads"]
+__all__ = ["EACH", "Exchange", "Finder", "Fold", "Letter", "Posts", "Uploads"]
 
 EACH = "each/"  # before the names of what is sent to one device alone
 
@@ -108,6 +108,33 @@ class Exchange:
     sent: Letter
     received: Uploads
     schema: Schema = field(default_factory=dict)
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """A watch that finds something, where the uploads are: what it found travels by its tag, and adds up.
+
+    A state of zeros has found nothing. One watch of all uploads, and several of some each that are merged, in
+    any order, have found the same.
+    """
+
+    tag: str
+
+    @property
+    def reads(self) -> Collection[str] | None:
+        """The names of an upload that it looks at; None for all."""
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Look at one chunk of one round."""
+
+    def state(self) -> Params:
+        """What it has found so far, as tensors."""
+
+    def restore(self, state: Params) -> None:
+        """The reverse of `state`."""
+
+    def merge(self, other: Params) -> None:
+        """Add the state of another one, which has seen other uploads."""
 
 
 @dataclass(frozen=True)

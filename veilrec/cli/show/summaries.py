@@ -28,9 +28,10 @@ STOPPED = {
 
 def print_result(result: Result, place: Path) -> None:
     """One run: what was trained, how good it is, what it cost, and where it lies."""
+    from veilrec.metrics.groups import defences
+
     out, settings, data = console(), result.settings, result.data
     model = settings["model"]["name"]
-    defences = " + ".join(entry["name"] for entry in settings["defence"])
     out.print(
         f"{model} by {settings['protocol']['name']} on {data['name']}: {data['clients']:,} devices, "
         f"{data['users']:,} users, {data['items']:,} items, {data['events']:,} events.",
@@ -39,8 +40,8 @@ def print_result(result: Result, place: Path) -> None:
     ended = f", {STOPPED[result.stopped]}" if result.stopped in STOPPED else ""
     how = "selected by validation" if result.utility.validation else "tested, without validation"
     out.print(
-        f"Defence: {defences}. Seed {settings['seed']}. Round {result.selected} of {result.rounds} "
-        f"{how}{ended}."
+        f"Defence: {' + '.join(defences(settings))}. Seed {settings['seed']}. "
+        f"Round {result.selected} of {result.rounds} {how}{ended}."
     )
     if reads := result.reads():
         out.print(reads)
