@@ -27,5 +27,7 @@ def test_the_recipe_in_the_readme_is_one(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(text[1])
     recipe = Recipe.load(tmp_path / "recipe.toml")
     assert recipe.values["plan"]["rounds"] == 60
+    assert recipe.origins["plan.rounds"].endswith("recipe.toml")
+    assert recipe.origins["plan.negatives"] == "default"
     utility = recipe.experiment().run().utility
     assert utility.test["ndcg@10"] > 1.5 * utility.floor["ndcg@10"]

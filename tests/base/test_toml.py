@@ -43,15 +43,16 @@ def test_a_value_on_the_command_line_is_a_toml_value(value: Any) -> None:
         assert value_of(text) == [value]
 
 
-def test_tables_in_tables_stay_in_their_line() -> None:
+def test_comments_stand_beside_their_values() -> None:
     values = {
         "seed": 1,
         "plan": {"rounds": 5, "lr": {"user": 0.1}},
         "defence": [{"name": "a"}, {"name": "b"}],
     }
-    text = write(values)
-    assert "\nlr = {user = 0.1}\n" in text
-    assert text.count("[[defence]]") == 2
+    text = write(values, {"seed": "x.toml", "plan.lr": "default", "defence.1.name": "--set"})
+    assert "seed = 1 # x.toml" in text
+    assert "lr = {user = 0.1} # default" in text
+    assert 'name = "b" # --set' in text
     assert tomllib.loads(text) == values
 
 

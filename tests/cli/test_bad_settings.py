@@ -371,6 +371,7 @@ def test_a_recipe_that_cannot_be_read(
         (["run", "full"], "full: a folder, not a file; name the recipe in it"),
         (["run"], "Missing argument"),
         (["rnu"], "No such command"),
+        (["config", "show", "gone.toml"], "gone.toml: no such file; check the path"),
         (["list", "modles"], 'modles: no such catalogue; did you mean "models"?'),
         (["evaluate", "full"], "not a finished run; "),
         (["recommend", "full", "--user", "x"], "not a finished run; "),

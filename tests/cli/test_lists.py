@@ -1,14 +1,17 @@
-"""``veilrec list``, and the recipes that come with it."""
+"""``veilrec list`` and ``veilrec config show``."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import call
-from veilrec.recipe import Recipe, catalogue
+from veilrec.recipe import catalogue
+
+RECIPE = '[model]\nname = "FedNCF"\n[plan]\nrounds = 7\n'
 
 
 def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,8 +46,36 @@ def test_options_come_with_defaults_and_meanings(capsys: pytest.CaptureFixture[s
     assert models["FedMF"]["python"] == "veilrec.models.fedmf.FedMF"
 
 
+def test_a_recipe_is_shown_with_origins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(RECIPE)
+    answer = call(capsys, "config", "show", path, "--set", "plan.batch=9", "--seed", "3")
+    assert answer.code == 0
+    lines = {line.split(" = ")[0]: line for line in answer.out.splitlines() if " = " in line}
+    assert lines["rounds"].endswith("# mine.toml")
+    assert lines["batch"].endswith("# --set")
+    assert lines["seed"].endswith(("# command line", "# default"))
+    assert lines["epochs"].endswith("# default")
+    values = tomllib.loads(answer.out)
+    assert values["seed"] == 3
+    again = json.loads(
+        call(capsys, "config", "show", path, "--set", "plan.batch=9", "--seed", "3", "--json").out
+    )
+    assert again["values"] == values
+    assert again["origins"]["plan.batch"] == "--set"
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.toml"]
+
+
+def test_what_is_shown_is_a_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.toml").write_text(RECIPE)
+    shown = call(capsys, "config", "show", tmp_path / "a.toml").out
+    (tmp_path / "b.toml").write_text(shown)
+    assert tomllib.loads(call(capsys, "config", "show", tmp_path / "b.toml").out) == tomllib.loads(shown)
+
+
 @pytest.mark.parametrize(
     "path", sorted((Path(__file__).parents[2] / "recipes").glob("*.toml")), ids=lambda p: p.name
 )
-def test_our_recipes_are_sound(path: Path) -> None:
-    assert Recipe.load(path).cells()
+def test_our_recipes_are_sound(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = call(capsys, "config", "show", path)
+    assert answer.code == 0, answer.err

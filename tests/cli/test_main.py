@@ -50,7 +50,7 @@ def test_as_a_module() -> None:
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     overview = call(capsys, "--help").out
-    for name in ("demo", "run", "evaluate", "recommend", "list", "data"):
+    for name in ("demo", "run", "evaluate", "recommend", "list", "data", "config"):
         assert name in overview
         assert call(capsys, name, "--help").code == 0
     assert call(capsys).out == overview, "no command at all asks for help"

@@ -1,4 +1,4 @@
-"""Recipes: defaults, settings on top, sweeps, and places of errors."""
+"""Recipes: defaults, origins, settings on top, sweeps, and places of errors."""
 
 from __future__ import annotations
 
@@ -56,18 +56,24 @@ def complaint(folder: Path, text: str, *sets: str, **rest: Any) -> str:
     return str(caught.value).replace(f"{folder}/", "")
 
 
-def test_every_value_holds(tmp_path: Path) -> None:
+def test_every_value_holds_and_has_an_origin(tmp_path: Path) -> None:
     recipe = Recipe.load(write(tmp_path, TEXT), ["plan.batch=64"], seed=5)
     assert recipe.values["model"] | {"tower_dim": 0} == recipe.values["model"]
     assert recipe.values["model"]["name"] == "FedNCF", "names are written as they are listed"
     assert recipe.values["plan"]["lr"] == {"user": 1.0, "default": 0.1}
     assert recipe.values["defence"] == [{"name": "none"}]
     assert recipe.seeds == (5,)
+    origins = recipe.origins
+    assert origins["seed"] == "command line"
+    assert origins["plan.batch"] == "--set"
+    assert origins["plan.rounds"] == origins["model.head"] == "a.toml"
+    assert origins["plan.epochs"] == origins["defence.0.name"] == "default"
 
 
 def test_an_empty_recipe_is_one_of_defaults() -> None:
     recipe = Recipe.load()
     assert recipe.values["data"]["name"] == "synthetic"
+    assert set(recipe.origins.values()) == {"default"}
 
 
 def test_what_is_written_is_the_same_recipe(tmp_path: Path) -> None:
@@ -76,6 +82,7 @@ def test_what_is_written_is_the_same_recipe(tmp_path: Path) -> None:
     assert again == recipe
     assert tomllib.loads(recipe.toml()) == recipe.values
     assert "rounds = 2" in recipe.toml()
+    assert "# a.toml" in recipe.toml()
     assert "ks = [5, 10]" in recipe.toml()
 
 
@@ -156,6 +163,7 @@ def test_a_sweep_makes_one_recipe_a_cell_and_seed(tmp_path: Path) -> None:
     for cell in cells:
         assert cell.recipe.values["plan"]["rounds"] == cell.settings["plan.rounds"]
         assert cell.recipe.seeds == (cell.settings["seed"],)
+        assert cell.recipe.origins["model.dim"] == "[sweep]"
         assert not {"sweep", "seeds"} & set(cell.recipe.values)
         assert cell.recipe.cells()[0].recipe == cell.recipe
     assert cells[0].name == "plan.rounds=2,model.dim=4,seed=0"

@@ -1,4 +1,4 @@
-"""TOML for recipes: written a value a line, and read so that errors can name a line."""
+"""TOML for recipes: written with a comment beside each value, and read so that errors can name a line."""
 
 from __future__ import annotations
 
@@ -62,25 +62,26 @@ def value_of(text: str) -> Any:
     return found["value"] if len(found) == 1 else text
 
 
-def write(values: Mapping[str, Any]) -> str:
-    """TOML that reads back as `values`.
+def write(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
+    """TOML that reads back as `values`; `comments`, by dotted name, go to the ends of lines.
 
-    >>> print(write({"model": {"name": "FedMF", "dim": 8}}), end="")
+    >>> print(write({"model": {"name": "FedMF", "dim": 8}}, {"model.dim": "default"}), end="")
     [model]
     name = "FedMF"
-    dim = 8
+    dim = 8 # default
     """
     import tomlkit  # late: a command that writes no recipe does without
     from tomlkit.items import AoT
 
     _check("", values)
-    text = tomlkit.document()
-    _fill(text, {name: value for name, value in values.items() if not _is_table(value)})
+    comments, text = comments or {}, tomlkit.document()
+    _fill(text, "", {name: value for name, value in values.items() if not _is_table(value)}, comments)
     for name, value in values.items():
         if isinstance(value, Mapping):
-            text.add(name, _fill(tomlkit.table(), value))
+            text.add(name, _fill(tomlkit.table(), f"{name}.", value, comments))
         elif _is_table(value):
-            text.add(name, AoT([_fill(tomlkit.table(), entry) for entry in value]))
+            tables = [_fill(tomlkit.table(), f"{name}.{k}.", v, comments) for k, v in enumerate(value)]
+            text.add(name, AoT(tables))
     return tomlkit.dumps(text)
 
 
@@ -135,14 +136,16 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping) or bool(listed)
 
 
-def _fill(table: Filled, values: Mapping[str, Any]) -> Filled:
-    """Put each value into a table; tables among them stay in their line."""
+def _fill(table: Filled, prefix: str, values: Mapping[str, Any], comments: Mapping[str, str]) -> Filled:
+    """Put each value into a table, with its comment; tables among them stay in their line."""
     from tomlkit import inline_table
     from tomlkit.items import Item
 
     for name, value in values.items():
         item = inline_table().add(name, value).value.item(name)
         assert isinstance(item, Item)
+        if comment := comments.get(f"{prefix}{name}"):
+            item.comment(comment)
         table.add(name, item)
     return table
 

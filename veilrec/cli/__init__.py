@@ -43,6 +43,7 @@ app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.command("list")(lists.list_entries)
 app.add_typer(data.app, name="data")
+app.add_typer(lists.config, name="config")
 
 
 @app.callback(invoke_without_command=True)

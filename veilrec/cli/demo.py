@@ -65,7 +65,7 @@ def demo(
 
     job, results = Job(resume=True, quiet=quiet), {}
     for place, (name, defence) in enumerate(DEFENCES.items(), 1):
-        recipe = Recipe.of({**BASE, "defence": defence})
+        recipe = Recipe.of({**BASE, "defence": defence}, "demo")
         results[name] = one(recipe, out / name, job, f"{place} of {len(DEFENCES)}: {name}")
     write_report([out / name for name in DEFENCES], out / REPORT, title="veilrec demo")
     if as_json:

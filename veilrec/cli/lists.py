@@ -1,4 +1,4 @@
-"""``veilrec list``: the catalogue, and the papers whose tables can be reproduced."""
+"""``veilrec list`` and ``veilrec config show``: what there is, and what a recipe comes down to."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Json, Plugins, print_json
+from veilrec.cli.arguments import DataDir, Json, Plugins, RecipePath, Seed, Sets, print_json
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-__all__ = ["list_entries"]
+__all__ = ["config", "list_entries"]
 
 PAPERS = "papers"
+
+config = typer.Typer(help="See what a recipe comes down to.", no_args_is_help=False)
 
 
 def list_entries(
@@ -123,3 +125,27 @@ def _options(options: Mapping[str, Any]) -> str:
         )
         lines.append(f"{name} = {default}")
     return "\n".join(lines)
+
+
+@config.command("show")
+def show(
+    recipe: RecipePath,
+    set_: Sets = None,
+    seed: Seed = None,
+    data_dir: DataDir = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
+) -> None:
+    """Print the recipe with every value that holds, and where each comes from."""
+    from veilrec.recipe import Recipe
+
+    loaded = Recipe.load(recipe, set_ or (), seed=seed, data_dir=data_dir)
+    if as_json:
+        print_json({"values": loaded.values, "origins": loaded.origins})
+        return
+    print(loaded.toml(), end="")
+
+
+@config.callback()
+def _config() -> None:
+    """Keep `config show` two words, although it is the only command."""

@@ -36,11 +36,13 @@ class Recipe:
 
     Attributes:
         values: Sections with all their keys, in the kinds that TOML has.
+        origins: Who said so, by dotted name: a file, ``--set``, the command line, the sweep, or ``default``.
         source: What was written, before defaults.
         data_dir: Where datasets are looked for first.
     """
 
     values: dict[str, Any]
+    origins: dict[str, str] = field(compare=False)
     source: Source = field(compare=False, repr=False)
     data_dir: Path | None = field(default=None, compare=False)
 
@@ -69,13 +71,14 @@ class Recipe:
         return cls._checked(source, data_dir, has_data)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], data_dir: Path | None = None) -> Recipe:
-        """A recipe from nested tables, as if they stood in a file.
+    def of(cls, values: Mapping[str, Any], who: str = "Python", data_dir: Path | None = None) -> Recipe:
+        """A recipe from nested tables, as if they stood in a file; `who` is the origin of each value.
 
         Raises:
             BadInput: For whatever will not do.
         """
-        return cls._checked(Source(None, copy.deepcopy(dict(values))), data_dir, True)
+        told = dict.fromkeys(_keys(values), who)
+        return cls._checked(Source(None, copy.deepcopy(dict(values)), told=told), data_dir, True)
 
     @classmethod
     def _checked(cls, source: Source, data_dir: Path | None, has_data: bool) -> Recipe:
@@ -100,7 +103,11 @@ class Recipe:
             values = _with_plugins(values)
         except BadInput as error:
             raise first.placed(error) from error
-        return cls({**values, "sweep": sweep} if sweep else values, source, data_dir)
+        origins = {k: "--plugin" if k.startswith("plugin.") else first.origin(k) for k in _keys(values)}
+        if sweep:
+            values["sweep"] = sweep
+            origins |= {f"sweep.{key}": source.said(f"sweep.{key}") for key in sweep}
+        return cls(values, origins, source, data_dir)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -143,8 +150,9 @@ class Recipe:
             return Experiment(data=self.data() if data is None else data, device=device, **parts)
 
     def toml(self) -> str:
-        """The recipe with every value in effect; it reads back as the same values."""
-        return toml.write(self.values)
+        """The recipe with the origin of each value beside it; it reads back as the same values."""
+        comments = {key: "".join(c for c in who if c.isprintable()) for key, who in self.origins.items()}
+        return toml.write(self.values, comments)
 
     def data(self) -> Interactions:
         """The dataset that the recipe names.
@@ -222,6 +230,17 @@ def _plugins_of(values: Mapping[str, Any]) -> Iterator[Plugin]:
         plugin = catalogue.plugin_of(entry) if entry is not None else None
         if plugin is not None:
             yield plugin
+
+
+def _keys(values: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted names of the values that are written on a line of their own."""
+    for section, value in values.items():
+        if isinstance(value, Mapping):
+            yield from (f"{section}.{key}" for key in value)
+        elif value and isinstance(value, list) and isinstance(value[0], Mapping):
+            yield from (f"{section}.{place}.{key}" for place, table in enumerate(value) for key in table)
+        else:
+            yield section
 
 
 def _folder(settings: Mapping[str, Any]) -> str:

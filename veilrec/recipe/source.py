@@ -66,12 +66,16 @@ class Source:
         """Without some sections."""
         return replace(self, raw={name: value for name, value in self.raw.items() if name not in sections})
 
-    def _who(self, key: str) -> str:
-        """The origin of the value under a dotted name; empty for the file, and for what nobody set."""
+    def origin(self, key: str) -> str:
+        """The origin of the value under a dotted name; ``default`` where nobody set it."""
+        return self.said(key) if key in self.told or _has(self.raw, key.split(".")) else "default"
+
+    def said(self, key: str) -> str:
+        """The origin of a value that is known to have been set under a dotted name."""
         for told, who in reversed(self.told.items()):
             if key == told or key.startswith(f"{told}.") or told.startswith(f"{key}."):
                 return who
-        return ""
+        return "default" if self.path is None else self.path.name
 
     def base(self, key: str) -> Path:
         """The folder from which a relative path under a key is meant."""
@@ -86,7 +90,7 @@ class Source:
             around = told.startswith(f"{key}.") and self._line(key) is None
             if key == told or key.startswith(f"{told}.") or around:
                 return BadInput(f"--set {order}", f"{key}: {rest}" if key != told else rest)
-        who = self._who(key)
+        who = self.origin(key)
         if who == "command line":
             return BadInput(f"--{key}", rest)
         if self.path is None:
@@ -124,3 +128,14 @@ def _put(tree: Any, parts: Sequence[str], value: Any, where: str) -> None:
         _put(tree[place], rest, value, where)
     else:
         tree[place] = value
+
+
+def _has(tree: Any, parts: Sequence[str]) -> bool:
+    for part in parts:
+        if isinstance(tree, list) and part.isdecimal() and int(part) < len(tree):
+            tree = tree[int(part)]
+        elif isinstance(tree, dict) and part in tree:
+            tree = tree[part]
+        else:
+            return False
+    return True

@@ -168,7 +168,7 @@ def other_settings(cell: PaperCell, result: Result) -> list[str]:
         recipe = cell.recipe(has_data=False)
     except BadInput as error:
         return [f"its recipe cannot be read any more ({error})"]
-    asked = {_option(key) for key in flat(recipe.source.raw)}
+    asked = {name for name, who in recipe.origins.items() if who != "default"}
     now, then = flat({k: v for k, v in recipe.values.items() if k not in ASIDE}), flat(dict(result.settings))
     here, there = ({_option(key) for key in some} for some in (now, then))
     held = here & (there | asked)  # what both know, and what the recipe asks for
