@@ -18,8 +18,6 @@ STILL_COMPLEX = {  # grown before there was a limit; the list only shrinks
     "engine/local.py: train",  # goes with the frame
     "metrics/alike.py: chosen_audit",
     "metrics/comparison.py: _notes",
-    "report/page.py: _block",
-    "report/protocol.py: _ledger",
     "report/verdicts.py: verdict",
 }
 

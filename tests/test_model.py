@@ -14,7 +14,7 @@ from veilrec.base.params import Part, Scope
 from veilrec.base.plan import Plan
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
-from veilrec.model import Recommender, bind, overrides, with_part, with_scope
+from veilrec.model import Recommender, bind, overrides, with_part
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.models.popularity import Popularity
@@ -29,16 +29,6 @@ def test_a_part_is_added_to_a_copy() -> None:
     assert wider.parts["probe"].helper
     assert "probe" not in model.parts
     assert wider.user is not model.user
-
-
-def test_a_part_is_moved_on_a_copy() -> None:
-    model = FedNCF(5, dim=2, head=(2,))
-    moved = with_scope(model, "mlp1", Scope.PRIVATE)
-    assert moved.parts["mlp1"].scope is Scope.PRIVATE
-    assert model.parts["mlp1"].scope is Scope.SHARED
-    assert with_scope(model, "user", Scope.EXPOSED).parts["user"].rows == "user"
-    assert moved.names(Scope.PRIVATE) == ["user", "mlp1.weight", "mlp1.bias"]
-    assert moved.names() == model.names()
 
 
 def test_weights_are_bound_for_one_call() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys
-from veilrec.base.params import Params
+from veilrec.base.params import Params, Scope
 from veilrec.base.plan import Plan
 from veilrec.base.tensors import Blocks
 from veilrec.clients import Batch, Clients
@@ -208,6 +209,13 @@ def contents(store: Store) -> Params:
     """A store's state as tensors of their own."""
     found = {n: tuple(v.rows()) if isinstance(v, Blocks) else (v,) for n, v in store.state().items()}
     return {name: torch.cat(some) for name, some in found.items()}
+
+
+def with_scope(model: Recommender, name: str, scope: Scope) -> Recommender:
+    """A copy of `model` with one part moved."""
+    moved = copy.deepcopy(model)
+    moved.parts = {**model.parts, name: replace(model.parts[name], scope=scope)}
+    return moved
 
 
 def largest(a: Tensor, b: Tensor) -> float:

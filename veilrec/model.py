@@ -7,7 +7,6 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,6 @@ from veilrec.base.keys import Keys, normal_of
 from veilrec.base.params import Params, Part, Parts, Scope, part_of
 from veilrec.base.steps import Rates, rate_of
 from veilrec.clients import Batch, Clients
-from veilrec.errors import BadInput
 from veilrec.examples import Draw, Examples
 
 __all__ = [
@@ -31,7 +29,6 @@ __all__ = [
     "wants_features",
     "with_classes",
     "with_part",
-    "with_scope",
 ]
 
 
@@ -249,17 +246,3 @@ def begun(model: Recommender, names: Iterable[str], own: Keys, common: Keys) -> 
         else:
             found[name] = model.initial(name, own.fold(name))
     return found
-
-
-def with_scope(model: Recommender, name: str, scope: Scope) -> Recommender:
-    """A copy of `model` with one part moved, e.g. a head from SHARED to PRIVATE.
-
-    Raises:
-        BadInput: For an item table: what a model reads of it depends on whose it is.
-    """
-    moved = copy.deepcopy(model)
-    part = model.parts[name]
-    if part.rows == "item" and scope is not part.scope:
-        raise BadInput(f"model.scopes.{name}", "an item table", f"leave it {part.scope.value}")
-    moved.parts = {**model.parts, name: replace(part, scope=scope)}
-    return moved

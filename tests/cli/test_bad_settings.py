@@ -109,20 +109,10 @@ RECIPES = {
         [],
         'a.toml:3: protocol.server_halves.itme: the model has no such part; did you mean "item"?',
     ),
-    "a scope for no part": (
-        '[model.scopes]\nhead = "private"\n',
+    "a scope that is no option any more": (
+        '[model.scopes]\nuser = "exposed"\n',
         [],
-        "a.toml:2: model.scopes.head: the model has no such part; ",
-    ),
-    "no such scope": (
-        '[model.scopes]\nuser = "secret"\n',
-        [],
-        'a.toml:2: model.scopes.user: "secret" is not allowed; ',
-    ),
-    "a private item table": (
-        '[model.scopes]\nitem = "private"\n',
-        [],
-        "a.toml:2: model.scopes.item: an item table; ",
+        'a.toml:1: model.scopes: {user = "exposed"} can be had no longer; what holds is {}; leave it out',
     ),
     "a model without width": ("[model]\ndim = -1\n", [], "a.toml:2: model.dim: -1 is no width"),
     "a head without layers": ('[model]\nname = "FedNCF"\nhead = []\n', [], "a.toml:3: model.head: "),

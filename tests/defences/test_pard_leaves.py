@@ -13,7 +13,7 @@ from tests.canary_world import ITEMS, USERS, canaries_of, canary_world, spying
 from tests.contract import Scene
 from tests.forking import Showing
 from tests.test_node import uploads_agree
-from tests.worlds import changed, digest, federation, largest, phones, run, silos
+from tests.worlds import changed, digest, federation, largest, phones, run, silos, with_scope
 from veilrec.base import tensors
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope
@@ -25,7 +25,7 @@ from veilrec.defences.pard import PARD
 from veilrec.engine import helper_steps
 from veilrec.errors import ClientFailed
 from veilrec.interactions import Interactions
-from veilrec.model import Device, Recommender, with_classes, with_scope
+from veilrec.model import Device, Recommender, with_classes
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedncf import FedNCF
 from veilrec.privacy.disclosure import disclosures

@@ -64,8 +64,8 @@ def test_student_is_students(freedom: int) -> None:
 
 def test_runs_that_differ_by_seed_are_one_group() -> None:
     groups = grouped(named(*(result(defence, seed) for defence in (None, LAPLACE) for seed in (0, 1, 2))))
-    assert [label for label, _, _ in groups] == ["no defence", "laplace"]
-    assert [list(runs) for _, _, runs in groups] == [[0, 1, 2]] * 2
+    assert [group.label for group in groups] == ["no defence", "laplace"]
+    assert [list(group.runs) for group in groups] == [[0, 1, 2]] * 2
 
 
 def test_a_label_names_what_differs_and_nothing_else() -> None:
@@ -73,12 +73,12 @@ def test_a_label_names_what_differs_and_nothing_else() -> None:
         replace(result(), settings={**result().settings, "model": {"name": "FedMF", "dim": dim}})
         for dim in (8, 16)
     )
-    assert [label for label, _, _ in grouped(named(small, large))] == [
+    assert [group.label for group in grouped(named(small, large))] == [
         "no defence (dim 8)",
         "no defence (dim 16)",
     ]
     chained = replace(result(), settings={**result().settings, "defence": [{"name": "early_stop"}, LAPLACE]})
-    assert grouped(named(chained))[0][0] == "early stop + laplace"
+    assert grouped(named(chained))[0].label == "early stop + laplace"
 
 
 def test_attacks_and_workers_do_not_split_a_group() -> None:
@@ -134,8 +134,8 @@ def test_below_chance_is_leakage_too() -> None:
     """AUC 0.2 is as bad as 0.8, and worse than 0.6."""
     turned = [result(LAPLACE, seed, auc=0.2) for seed in (0, 1, 2)]
     found = compare(named(*(result(None, seed, auc=0.6) for seed in (0, 1, 2)), *turned))
-    assert found.groups[1].leaks["gender"].turned
-    assert found.groups[1].leaks["gender"].measure.value == pytest.approx(0.8)
+    assert found.groups[1].leaks(found.audit)["gender"].turned
+    assert found.groups[1].leaks(found.audit)["gender"].measure.value == pytest.approx(0.8)
     assert found.statements[0].sentence.startswith("no defence leaks less gender than laplace")
     assert any("turned round" in note for note in found.notes)
 
@@ -182,7 +182,7 @@ def test_epsilon_is_the_largest_that_is_guaranteed() -> None:
 
 def test_an_audit_that_a_run_lacks_is_said() -> None:
     found = compare(named(result(), replace(result(LAPLACE), privacy={})))
-    assert found.groups[1].leaks == {}
+    assert found.groups[1].leaks(found.audit) == {}
     assert "Without audit veilrec: runs/1." in found.notes
     assert [statement.about for statement in found.statements] == ["ndcg@10"]
     bare = compare(named(replace(result(), privacy={})))
@@ -204,7 +204,9 @@ def test_grants_and_oracles_are_said() -> None:
 
 def test_other_metrics_have_no_interval_and_no_claim() -> None:
     found = compare(named(result(), result(LAPLACE)), metric="hr@10")
-    assert found.groups[0].utility.plain() == {"value": 0.5, "low": None, "high": None}
+    useful = found.groups[0].mean(found.metric)
+    assert useful is not None
+    assert useful.plain() == {"value": 0.5, "low": None, "high": None}
     assert found.statements[-1].difference is None
     assert any("No resamples of hr@10" in note for note in found.notes)
 
@@ -370,7 +372,7 @@ def test_a_label_is_short() -> None:
     """Of two defences nothing but their names; of namesakes what differs, three settings at most."""
     options = [{"name": "laplace", "scale": k, "clip": k, "rows": k, "parts": k} for k in (1, 2)]
     groups = grouped(named(result(), *map(result, options)))
-    assert [label for label, _, _ in groups] == [
+    assert [group.label for group in groups] == [
         "no defence",
         "laplace (scale 1, clip 1, rows 1, and 1 more)",
         "laplace (scale 2, clip 2, rows 2, and 1 more)",

@@ -8,7 +8,7 @@ import pytest
 
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.sentences import About, guessed, hidden, ranked, within, wrong_way
-from veilrec.metrics.words import amount, between, bracketed, duration, epsilon, number, signed, whole
+from veilrec.metrics.words import amount, bracketed, duration, epsilon, number, signed
 
 KNOWN, BARE = Measure(-0.05, -0.1, 0.0), Measure(0.5)
 GRANTED = About("gender", "the uploads", ["the user vectors"], "auc", Measure(0.3, 0.2, 0.4))
@@ -23,9 +23,6 @@ def test_a_number_has_a_real_minus_and_nothing_is_a_dash() -> None:
 def test_an_interval_stands_behind_its_number_where_there_is_one() -> None:
     assert [bracketed(one, 2) for one in (KNOWN, BARE, None)] == ["−0.05 [−0.10, 0.00]", "0.50", "–"]
     assert bracketed(KNOWN, 2, sign=True) == "−0.05 [−0.10, +0.00]"
-    assert [between(one, 2) for one in (KNOWN, BARE, None)] == ["−0.10 to 0.00", "–", "–"]
-    assert [whole(one, 2) for one in (KNOWN, BARE, None)] == ["−0.05 (−0.10 to 0.00)", "0.50", "–"]
-    assert whole(Measure(0.7, 0.6, 0.8, turned=True), 1) == "0.7 (0.6 to 0.8), turned round"
 
 
 @pytest.mark.parametrize(

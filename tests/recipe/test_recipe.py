@@ -29,8 +29,6 @@ users = 40
 name = "fed-ncf"
 dim = 8
 head = [16]
-
-[model.scopes]
 user = "exposed"
 
 [plan]
@@ -68,7 +66,7 @@ def test_every_value_holds_and_has_an_origin(tmp_path: Path) -> None:
     origins = recipe.origins
     assert origins["seed"] == "command line"
     assert origins["plan.batch"] == "--set"
-    assert origins["plan.rounds"] == origins["model.scopes"] == "a.toml"
+    assert origins["plan.rounds"] == origins["model.head"] == "a.toml"
     assert origins["plan.epochs"] == origins["defence.0.name"] == "default"
 
 
@@ -286,7 +284,7 @@ def test_retired_options_are_read_at_what_holds_now(tmp_path: Path) -> None:
 def test_retired_options_at_another_value_are_refused(tmp_path: Path) -> None:
     said = complaint(tmp_path, TEXT + RETIRED.replace('"norm"', '"mean_square"'))
     assert 'defence.0.distance: "mean_square" can be had no longer' in said
-    assert said.startswith("a.toml:23: ")
+    assert said.startswith("a.toml:21: ")
     assert said.endswith("leave it out")
 
 
@@ -336,7 +334,7 @@ def test_a_clip_that_will_not_do_is_told_before_anything_runs(name: str, clip: s
 
 def test_errors_of_a_run_are_placed_too(tmp_path: Path) -> None:
     recipe = Recipe.load(write(tmp_path, TEXT))
-    with pytest.raises(BadInput, match=r"a\.toml:18: plan\.lr: too high; lower it$"), recipe.blaming():
+    with pytest.raises(BadInput, match=r"a\.toml:16: plan\.lr: too high; lower it$"), recipe.blaming():
         raise BadInput("plan.lr", "too high", "lower it")
     with pytest.raises(BadInput, match=r"^u\.data:3: broken; mend it$"), recipe.blaming():
         raise BadInput("u.data", "broken", "mend it", line=3)

@@ -13,12 +13,10 @@ import pytest
 from tests.report.hostile import PAYLOADS
 from tests.report.results import result, results
 from tests.report.test_page import Words, embedded
-from veilrec.metrics.arms import Arm, Family, families
+from veilrec.metrics.arms import Family, families
 from veilrec.metrics.epsilons import HEADS, Epsilon, epsilon_of
-from veilrec.metrics.leaks import Run
 from veilrec.report import render
 from veilrec.report.frontier import frontier
-from veilrec.report.labels import short_labels
 from veilrec.result import Result
 
 Named = tuple[str, Result]
@@ -143,43 +141,18 @@ def test_cells_of_a_sweep_are_told_apart() -> None:
         "APM (ε from 10, clip 0.1)",
         "APM (ε from 10, clip 0.5)",
     ]
-    assert short_labels(family.arms)[:2] == ["no defence", "ε from 3, clip 0.1"]
     rows = frontier(family).tables[0][0].rows
     assert [row[-3] for row in rows] == ["no noise declared", "3 to 6", "3 to 6", "10 to 20", "10 to 20"]
 
 
-def test_labels_are_shortened_only_where_nothing_is_lost() -> None:
-    def told(*labels: str) -> list[str]:
-        runs = {name != "none": {0: Run("x", result(name, 0))} for name in ("laplace", "none")}
-        return short_labels([Arm(label, runs[label != "no defence"], 0) for label in labels])
-
-    assert told("no defence", "APM (low 3)") == ["no defence", "APM (low 3)"]
-    assert told("APM (low 3)", "APM (low 10)") == ["low 3", "low 10"]
-    assert told("APM (low 3)", "laplace (scale 1)") == ["APM (low 3)", "laplace (scale 1)"]
-    assert told("APM (low 3)", "APM") == ["APM (low 3)", "APM"]
-
-
-def test_the_undefended_stands_out_and_what_collapsed_steps_back() -> None:
-    drawn = frontier(family_of(sweep())).variants[0].figure["data"]
-    marks = {trace["name"]: trace for trace in drawn if trace.get("text")}
-    weights = {name: trace["textfont"]["weight"] for name, trace in marks.items()}
-    assert weights.pop("no defence") == 700
-    assert set(weights.values()) == {400}
+def test_what_collapsed_steps_back_and_a_legend_names_the_marks() -> None:
+    figure = frontier(family_of(sweep())).variants[0].figure
+    marks = {trace["name"]: trace for trace in figure["data"] if "hovertext" in trace}
+    assert figure["layout"]["showlegend"] is True
     low = marks["APM (ε from 3, clip 0.1) (collapsed)"]
     assert low["marker"]["symbol"].endswith("-open")
     assert low["marker"]["color"] == low["error_x"]["color"] == "@c1 0.45"
     assert marks["APM (ε from 3, clip 0.5)"]["marker"]["color"] == "@c2 1"
-    assert marks["no defence"]["mode"] == "markers+text", "it has room before all others"
-
-
-def test_a_crowd_has_a_legend_and_the_undefended_keeps_its_label() -> None:
-    figure = frontier(family_of(sweep((3.0, 10.0, 30.0, 100.0), (0.1, 0.2, 0.5)))).variants[0].figure
-    marks = [trace for trace in figure["data"] if trace.get("text")]
-    assert len(marks) == 13
-    assert figure["layout"]["showlegend"] is True
-    assert any(trace["mode"] == "markers" for trace in marks)
-    assert marks[0]["name"] == "no defence"
-    assert marks[0]["mode"] == "markers+text"
 
 
 @pytest.mark.parametrize(  # all of them are tried as names, on the page

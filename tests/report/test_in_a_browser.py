@@ -19,7 +19,7 @@ from veilrec.report import render, table, to_csv
 RUNS = results(("none", "laplace", "early_stop", "heavy_noise"), seeds=2)
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 400, "height": 800}
 LIGHT, DARK = ("rgb(255, 255, 255)", "rgb(26, 29, 33)"), ("rgb(20, 23, 28)", "rgb(232, 234, 237)")
-CHARTS = {"frontier", "attackers", "parts", "learning", "groups", "membership"}
+CHARTS = {"frontier", "attackers", "parts", "learning", "membership"}
 STRANGE = """(all) => all.filter((one) =>
   /^(img|iframe|form|base|object|embed|video|input|math|mglyph)$/i.test(one.tagName)
   || (one.tagName === "SCRIPT" && one.parentElement !== document.body)

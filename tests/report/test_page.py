@@ -16,9 +16,8 @@ from tests.report.results import FLOOR, RESAMPLES, result, results
 from veilrec.errors import BadInput
 from veilrec.metrics.arms import families
 from veilrec.report import render
-from veilrec.report.findings import comparisons, findings, table_of_verdicts
+from veilrec.report.findings import claims, findings, table_of_verdicts
 from veilrec.report.frontier import best, frontier, verdict_of
-from veilrec.report.labels import place_labels
 from veilrec.report.page import page
 from veilrec.report.verdicts import verdict
 from veilrec.result import Result
@@ -88,7 +87,7 @@ def test_a_single_run_keeps_its_own_interval_and_words() -> None:
     assert given["sentence"] in words
     assert f"{given['auc']['value']:.3f}" in words
     assert f"{given['auc']['low']:.3f}–{given['auc']['high']:.3f}" in words
-    assert "Each defence against none" not in words
+    assert "What the differences show" not in words
 
 
 def test_worst_comes_first_and_what_collapsed_comes_last(runs: list[tuple[str, Result]]) -> None:
@@ -111,33 +110,36 @@ def test_collapsed_runs_are_not_ranked(runs: list[tuple[str, Result]]) -> None:
     assert [arm.label for arm, _ in rows] == ["no defence", "early stop", "laplace", "heavy noise"]
     points = verdict_of(family, "veilrec", ["gender"])
     assert [point.arm.label for point in best(points)] == ["laplace", "early stop", "no defence"]
-    pairs = [comparisons(family, "veilrec", way) for way in (False, True)]
-    assert all("heavy noise" not in (row.this.label, row.that.label) for rows in pairs for row in rows)
+    assert not [one for one in claims(family, "veilrec") if "heavy noise" in one.sentence]
     assert "not ranked" in Words(render(runs)).text
 
 
 def test_differences_are_claimed_where_the_pairs_show_them(runs: list[tuple[str, Result]]) -> None:
     (family,), _ = families(runs)
-    laplace, early = comparisons(family, "veilrec", False)
-    assert (laplace.this.label, laplace.that.label, laplace.seeds) == ("laplace", "no defence", 3)
-    assert laplace.useful.says == "less useful"
-    assert laplace.leaks["gender"].says == "leaks less"
-    assert early.leaks["age"].says == "no difference shown"
+    said = {(one.about, one.first, one.second): one for one in claims(family, "veilrec")}
+    metric = family.metric
+    assert said["gender", "laplace", "no defence"].sentence.startswith("laplace leaks less gender than no ")
+    assert said[metric, "no defence", "laplace"].shown
+    assert not said["age", "no defence", "early stop"].shown
+    shown = [one.shown for one in claims(family, "veilrec")]
+    assert shown == sorted(shown, reverse=True)
 
 
 def test_a_run_against_its_twin_shows_nothing() -> None:
     twin = [(f"twin {k}", replace(one, settings={**one.settings, "model": {"name": "Other"}}))
             for k, (_, one) in enumerate(results(("none",)))]  # fmt: skip
     (family,), _ = families([*results(("none",)), *twin])
-    (found,) = comparisons(family, "veilrec", False)
-    assert {found.useful.says, *(one.says for one in found.leaks.values())} == {"no difference shown"}
+    found = claims(family, "veilrec")
+    assert found
+    assert not any(one.shown for one in found)
+    assert "No difference is shown." in Words(render([*results(("none",)), *twin])).text
 
 
 def test_one_seed_is_said_to_be_one_seed() -> None:
     words = Words(render(results(("none", "laplace"), seeds=1))).text
     assert "leaks less" in words
-    assert "With one seed it is true of those two runs; another training may differ." in words
-    assert "With one seed" not in Words(render(results(("none", "laplace"), seeds=2))).text
+    assert "; one seed: true of these two runs, another training may differ." in words
+    assert "one seed:" not in Words(render(results(("none", "laplace"), seeds=2))).text
 
 
 def test_wrong_on_purpose_is_leakage() -> None:
@@ -272,15 +274,6 @@ def test_every_chart_has_its_numbers_in_words(runs: list[tuple[str, Result]]) ->
         assert all(len(row) == len(table.head) for row in table.rows)
         assert "chance" in table.head
         assert "popularity" in table.head
-
-
-def test_labels_keep_out_of_each_others_way() -> None:
-    assert place_labels([(0.5, 0.5)], [10]) == ["top right"]
-    assert place_labels([(0.97, 0.5)], [10]) == ["top left"]
-    near = place_labels([(0.5, 0.5), (0.53, 0.53)], [10, 10])
-    assert near[0] != near[1]
-    crowd = place_labels([(0.5 + 0.001 * k, 0.5) for k in range(9)], [20] * 9)
-    assert "" in crowd  # then the legend tells them apart
 
 
 def test_a_page_of_twelve_runs_is_not_too_large(text: str) -> None:

@@ -12,11 +12,10 @@ import pytest
 
 from tests.reproduction.test_papers import small
 from veilrec.base.steps import rate_of
-from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import cells_of
 from veilrec.reproduction.numbers import WORST, Quantity, value_of
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.tables import reported
+from veilrec.reproduction.tables import attacks, reported
 
 PAPER = Paper.load("fedau2")
 PRINTED = ("ml-100k", "ml-1m", "lastfm-360k")

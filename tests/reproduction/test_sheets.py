@@ -11,7 +11,6 @@ import pytest
 from tests.reproduction.tiny import PAPER, REPORTED, attacked, ranked, write
 from veilrec.errors import BadInput
 from veilrec.metrics.measures import Measure
-from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns, cells_of
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Claim, Dataset
@@ -21,7 +20,7 @@ from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.per_round import at_rounds, cells, costs, looks
 from veilrec.reproduction.results import plain
 from veilrec.reproduction.sheets import Sheet, sheets_of, unmeasured
-from veilrec.reproduction.tables import Page, page_of, reported
+from veilrec.reproduction.tables import Page, attacks, page_of, reported
 from veilrec.result import Result
 
 SEEDS = 3

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from veilrec.metrics.comparison import Comparison
-    from veilrec.metrics.groups import Scored
+    from veilrec.metrics.groups import Group
     from veilrec.metrics.leaks import Leak
 
 __all__ = ["compare", "print_comparison"]
@@ -71,8 +71,8 @@ def _table(found: Comparison) -> Table:
     shown = table("defence", "seeds", *heads, right=("seeds", *heads))
     shown.add_row("popularity", "", f"{found.floor:.4f}", *[""] * len(names), "", style="dim")
     for group in found.groups:
-        utility = bracketed(group.utility, 4)
-        leaks = [_leak(group, group.leaks.get(name)) for name in names]
+        utility, found_out = bracketed(group.mean(found.metric), 4), group.leaks(found.audit)
+        leaks = [_leak(group, found_out.get(name)) for name in names]
         epsilon = "none" if group.epsilon.spent is None else group.epsilon.run
         style = "red" if group.collapsed else None
         cells = [printable(group.label), str(len(group.runs)), utility, *leaks, epsilon]
@@ -80,7 +80,7 @@ def _table(found: Comparison) -> Table:
     return shown
 
 
-def _leak(group: Scored, leak: Leak | None) -> str:
+def _leak(group: Group, leak: Leak | None) -> str:
     from veilrec.metrics.words import ABSENT, bracketed
 
     if leak is None:
@@ -90,11 +90,12 @@ def _leak(group: Scored, leak: Leak | None) -> str:
 
 
 def _attributes(found: Comparison) -> list[str]:
-    return list(dict.fromkeys(name for group in found.groups for name in group.leaks))
+    return list(dict.fromkeys(name for group in found.groups for name in group.leaks(found.audit)))
 
 
 def _spoken(found: Comparison, name: str) -> str:
-    return next(group.leaks[name].spoken for group in found.groups if name in group.leaks)
+    every = (group.leaks(found.audit) for group in found.groups)
+    return next(leaks[name].spoken for leaks in every if name in leaks)
 
 
 def _plain(found: Comparison) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def _plain(found: Comparison) -> dict[str, Any]:
         "users": found.users,
         "floor": found.floor,
         "audit": found.audit or None,
-        "groups": [_plain_group(group) for group in found.groups],
+        "groups": [_plain_group(found, group) for group in found.groups],
         "statements": [
             {**asdict(s), "difference": s.difference and s.difference.plain()} for s in found.statements
         ],
@@ -113,16 +114,20 @@ def _plain(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _plain_group(group: Scored) -> dict[str, Any]:
+def _plain_group(found: Comparison, group: Group) -> dict[str, Any]:
+    from veilrec.metrics.groups import trained
+
+    useful, settings = group.mean(found.metric), trained(group.first)
+    others = [trained(other.first) for other in found.groups]
     leaks = {
         name: {**leak._asdict(), "measure": leak.measure.plain(), "ranked": not group.collapsed}
-        for name, leak in group.leaks.items()
+        for name, leak in group.leaks(found.audit).items()
     }
     return {
         "label": group.label,
-        "settings": dict(group.settings),
+        "settings": {k: v for k, v in settings.items() if any(v != other.get(k) for other in others)},
         "runs": {str(seed): run.name for seed, run in group.runs.items()},
-        "utility": group.utility.plain(),
+        "utility": useful and useful.plain(),
         "leaks": leaks,
         "epsilon": group.epsilon.spent,
         "collapsed": group.collapsed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,20 +17,15 @@ def report(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Of the page.")] = "",
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="The numbers as CSV.")] = None,
-    json_: Annotated[
-        Path | None, typer.Option("--json-file", metavar="FILE", help="The numbers as JSON.")
-    ] = None,
 ) -> None:
     """Make one self-contained page out of finished runs; it opens offline and asks nobody for anything."""
     from veilrec.recipe.cells import runs_in
 
-    write_report([found for run in runs for found in runs_in(run)], out, title=title, csv=csv, json_=json_)
+    write_report([found for run in runs for found in runs_in(run)], out, title=title, csv=csv)
     print(f"Report: {out}")
 
 
-def write_report(
-    places: list[Path], out: Path, *, title: str = "", csv: Path | None = None, json_: Path | None = None
-) -> None:
+def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | None = None) -> None:
     """The page of some runs, and their numbers where asked for."""
     from veilrec.base.files import atomic
     from veilrec.report import render, table, to_csv
@@ -39,9 +33,7 @@ def write_report(
 
     results = [(str(place), Result.load(place)) for place in places]
     pages = {out: render(results, title=title)}
-    rows = table(results) if csv or json_ else []
-    pages |= {csv: to_csv(rows)} if csv else {}
-    pages |= {json_: json.dumps(rows, indent=2, ensure_ascii=False)} if json_ else {}
+    pages |= {csv: to_csv(table(results))} if csv else {}
     for path, text in pages.items():
         with atomic(path) as sink:
             sink.write(text.encode())

@@ -14,8 +14,7 @@ from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
     from veilrec.cli.work import Job
-    from veilrec.reproduction.audits import Lack
-    from veilrec.reproduction.cells import PaperCell
+    from veilrec.reproduction.cells import FinishedRuns, PaperCell
     from veilrec.reproduction.contents import Table
     from veilrec.reproduction.paper import Paper
     from veilrec.reproduction.results import Told
@@ -93,10 +92,10 @@ def reproduce(
         failures = _run(cells, jobs, Job(device, resume=True, quiet=quiet), data_dir, plugin or [], light)
     _keep_floors(loaded, cells)
     told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
-    stale, lacks = _aged(cells)
+    stale = _aged(cells)
     if results is not None:
-        _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale, lacks)
-    _show(loaded, told, stale, lacks, place, failures, as_json)
+        _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale)
+    _show(loaded, told, stale, failures, as_json)
     if failures:
         _complain(failures)
         raise typer.Exit(failures[0].code)
@@ -165,7 +164,7 @@ def _keep_floors(paper: Paper, cells: Sequence[PaperCell]) -> None:
 
 
 def _told(
-    paper: Paper, chosen: dict[str, Table], names: list[str], finished: Any, *, extra: bool
+    paper: Paper, chosen: dict[str, Table], names: list[str], finished: FinishedRuns, *, extra: bool
 ) -> list[Told]:
     from veilrec.reproduction.claims import check
     from veilrec.reproduction.results import Told
@@ -184,30 +183,20 @@ def _told(
     return found
 
 
-def _aged(cells: Sequence[PaperCell]) -> tuple[dict[str, str], list[Lack]]:
-    """Finished runs whose settings are not those of their recipe any more, and audits that they lack."""
-    from veilrec.reproduction.audits import lacking
-    from veilrec.reproduction.cells import other_settings
+def _aged(cells: Sequence[PaperCell]) -> dict[str, str]:
+    """Finished runs whose settings or audits are not those of their recipe any more: what differs."""
+    from veilrec.reproduction.cells import other_audits, other_settings
     from veilrec.result import Result
 
     stale: dict[str, str] = {}
-    lacks: list[Lack] = []
-    for cell in cells:
-        if cell.finished:
-            result = Result.load(cell.folder)
-            stale |= {cell.name: "; ".join(what)} if (what := other_settings(cell, result)) else {}
-            lacks += lacking(cell, result)
-    return stale, lacks
+    for cell in (cell for cell in cells if cell.finished):
+        result = Result.load(cell.folder)
+        what = [*other_settings(cell, result), *other_audits(cell, result)]
+        stale |= {cell.name: "; ".join(what)} if what else {}
+    return stale
 
 
-def _write(
-    paper: Paper,
-    told: list[Told],
-    path: Path,
-    asked: tuple[Any, ...],
-    stale: dict[str, str],
-    lacks: list[Lack],
-) -> None:
+def _write(paper: Paper, told: list[Told], path: Path, asked: tuple[Any, ...], stale: dict[str, str]) -> None:
     from veilrec.base.files import atomic
     from veilrec.reproduction.results import markdown
 
@@ -216,15 +205,13 @@ def _write(
     rest = f"--seeds {seeds}{' --no-extra' * no_extra}"
     commands = [f"veilrec reproduce {paper.name} {shown} --dataset {d} {rest}" for d in datasets]
     with atomic(path) as sink:
-        sink.write(markdown(paper, told, commands, stale, lacks).encode())
+        sink.write(markdown(paper, told, commands, stale).encode())
 
 
 def _show(
     paper: Paper,
     told: list[Told],
     stale: dict[str, str],
-    lacks: list[Lack],
-    out: Path,
     failures: list[Failure],
     as_json: bool,
 ) -> None:
@@ -232,18 +219,13 @@ def _show(
 
     if not as_json:
         from veilrec.cli.show.sheets import print_tables
-        from veilrec.cli.show.tables import console
 
         print_tables(paper, told, stale)
-        for one in lacks:
-            what = f"{one.cell} lacks the audit {one.audit} ({one.why}): {one.command(out)}"
-            console().print(what, style="yellow", soft_wrap=True)
         return
     found = {
         "paper": paper.name,
         "tables": [plain(one) for one in told],
         "other_settings": stale,
-        "missing_audits": [{**one._asdict(), "command": one.command(out)} for one in lacks],
         "failures": [failure._asdict() for failure in failures],
     }
     print_json(found)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import attackers_of, threat_of
-from veilrec.metrics.groups import ASIDE, Group, flat, labels, seed_of
+from veilrec.metrics.groups import Group, cells_of, labels, trained
 from veilrec.metrics.leaks import Run, only_read
 from veilrec.metrics.measures import Measure, gathered, pool
 from veilrec.result import Result
@@ -124,15 +124,11 @@ def protocols(family: Family, audit: str) -> list[str]:
 
 def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
     """The arms that compare, together; and a sentence for each run that was left out."""
-    cells: dict[str, dict[Any, Run]] = {}
-    left: list[str] = []
-    for name, result in results:
-        cell, seed = cells.setdefault(_alike(result), {}), seed_of(result)
-        if seed in cell:
-            left.append(f"{name} is left out: it has the settings and the seed of {cell[seed].name}.")
-        else:
-            cell[seed] = Run(name, result)
-    groups = gathered((_comparable(_first(cell)), cell) for cell in cells.values())
+    cells, doubles = cells_of((Run(name, result) for name, result in results), _alike)
+    left = [
+        f"{run.name} is left out: it has the settings and the seed of {first.name}." for run, first in doubles
+    ]
+    groups = gathered((_comparable(_first(cell)), cell) for cell in cells)
     return [Family(_arms(group)) for group in groups.values()], left
 
 
@@ -142,12 +138,11 @@ def _first(cell: Mapping[Any, Run]) -> Result:
 
 def _alike(result: Result) -> str:
     """Equal for two runs that differ by nothing but their seed, and by what changes no number."""
-    settings = flat({name: value for name, value in result.settings.items() if name not in ASIDE})
     threats = {
         name: [threat_of(audit), {a: attackers_of(e) for a, e in (audit.get("attributes") or {}).items()}]
         for name, audit in result.privacy.items()
     }
-    return _comparable(result) + json.dumps([settings, threats], sort_keys=True, default=str)
+    return _comparable(result) + json.dumps([trained(result), threats], sort_keys=True, default=str)
 
 
 def _comparable(result: Result) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from veilrec.errors import BadInput, nearest
 from veilrec.metrics.alike import chosen_audit, refuse_mixtures
-from veilrec.metrics.groups import Scored, grouped, scored
+from veilrec.metrics.groups import Group, grouped
 from veilrec.metrics.leaks import Run
 from veilrec.metrics.statements import Statement, statements_of
 
@@ -36,7 +36,7 @@ class Comparison:
     users: int
     floor: float
     audit: str
-    groups: Sequence[Scored]
+    groups: Sequence[Group]
     statements: Sequence[Statement]
     notes: Sequence[str]
 
@@ -56,7 +56,7 @@ def compare(runs: Sequence[Run], *, metric: str = "", audit: str = "") -> Compar
                 "--metric", f'{run.name} has no "{metric}"', nearest(metric, run.result.utility.test)
             )
     audit = chosen_audit(runs, audit)
-    groups = [scored(label, told, mine, metric, audit) for label, told, mine in grouped(runs)]
+    groups = grouped(runs)
     floor = float(first.floor[metric])
     return Comparison(
         metric,
@@ -70,7 +70,7 @@ def compare(runs: Sequence[Run], *, metric: str = "", audit: str = "") -> Compar
     )
 
 
-def _notes(groups: Sequence[Scored], metric: str, audit: str) -> list[str]:
+def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
     notes = []
     if not audit:
         notes.append("No run was attacked: veilrec attack RUN says what each gives away.")
@@ -81,13 +81,13 @@ def _notes(groups: Sequence[Scored], metric: str, audit: str) -> list[str]:
         notes.append(f"Also audited by {', '.join(others)}: see them with --audit NAME.")
     if told := _threat(groups, audit):
         notes.append(told)
-    if any(leak.turned for group in groups for leak in group.leaks.values()):
+    if any(leak.turned for group in groups for leak in group.leaks(audit).values()):
         notes.append("Surely below chance is leakage too: such scores are turned round.")
     for group in groups:
         if group.collapsed:
             many = f"{group.collapsed} of {len(group.runs)} runs are" if len(group.runs) > 1 else "the run is"
             notes.append(f"{group.label}: {many} below the popularity floor; low leakage is not ranked.")
-    if any(not group.utility.sure for group in groups):
+    if any(one is None or not one.sure for one in (group.mean(metric) for group in groups)):
         notes.append(f"No resamples of {metric} are in the results: no interval, and no difference claimed.")
     fewest = min(len(group.runs) for group in groups)
     if len(groups) > 1 and fewest < 3:
@@ -97,7 +97,7 @@ def _notes(groups: Sequence[Scored], metric: str, audit: str) -> list[str]:
     return notes
 
 
-def _threat(groups: Sequence[Scored], audit: str) -> str:
+def _threat(groups: Sequence[Group], audit: str) -> str:
     """A sentence on what the audit's attacker is granted, or knows and nobody can."""
     runs = [
         run.result.privacy[audit] for g in groups for run in g.runs.values() if audit in run.result.privacy

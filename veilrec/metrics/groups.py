@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,14 +16,13 @@ from veilrec.result import Result
 __all__ = [
     "ASIDE",
     "Group",
-    "Scored",
+    "cells_of",
     "defences",
-    "defended",
     "flat",
     "grouped",
     "labels",
-    "scored",
     "seed_of",
+    "trained",
     "useful_in",
 ]
 
@@ -64,7 +63,7 @@ class Group:
     @property
     def defended(self) -> bool:
         """Whether a defence or an eraser acts in these runs."""
-        return defended(self.first.settings)
+        return any(name.casefold() not in UNDEFENDED for name in defences(self.first.settings))
 
     @property
     def collapsed(self) -> int:
@@ -75,53 +74,51 @@ class Group:
         """A metric of usefulness by seed, where it was measured."""
         return {seed: one for seed, result in self.seeds.items() if (one := useful_in(result, metric))}
 
+    def mean(self, metric: str) -> Measure | None:
+        """A metric of usefulness over all seeds; None where no run has it."""
+        found = list(self.useful(metric).values())
+        return together(found) if found else None
+
+    def leaks(self, audit: str) -> dict[str, Leak]:
+        """The worst attacker's score over all seeds, by attribute; those that some run lacks are left out."""
+        names = dict.fromkeys(n for r in self.results for n in r.privacy.get(audit, {}).get("attributes", {}))
+        return {n: leak for n in names if (leak := leak_of(self.runs, audit, n)) is not None}
+
     @cached_property
     def epsilon(self) -> Epsilon:
         """The guarantee of all runs together."""
         return epsilon_of(self.results)
 
 
-@dataclass(frozen=True, eq=False)
-class Scored(Group):
-    """A group with the numbers that were asked for.
-
-    Attributes:
-        settings: What sets the group apart, by dotted key.
-        utility: By the metric that was asked for.
-        leaks: By attribute.
-    """
-
-    settings: Mapping[str, Any]
-    utility: Measure
-    leaks: Mapping[str, Leak]
-
-
-def grouped(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any], dict[int, Run]]]:
-    """Runs by their settings without the seed: label, what sets them apart, and the runs by seed."""
-    found: dict[str, dict[int, Run]] = {}
-    whole: dict[str, dict[str, Any]] = {}
+def cells_of(
+    runs: Iterable[Run], alike: Callable[[Result], str]
+) -> tuple[list[dict[Any, Run]], list[tuple[Run, Run]]]:
+    """Runs that are alike, by seed; and those whose place was taken, each with the one that has it."""
+    found: dict[str, dict[Any, Run]] = {}
+    doubles = []
     for run in runs:
-        told = flat({k: v for k, v in run.result.settings.items() if k not in ASIDE})
-        key, seed = repr(sorted(told.items())), int(seed_of(run.result))
-        mine = found.setdefault(key, {})
-        if seed in mine:
-            what = f"the same settings and seed as {mine[seed].name}"
-            raise BadInput(run.name, what, "name each run once")
-        mine[seed], whole[key] = run, told
-    names = dict.fromkeys(name for told in whole.values() for name in told)
-    differ = [name for name in names if len({repr(told.get(name)) for told in whole.values()}) > 1]
-    apart = {key: {name: told[name] for name in differ if name in told} for key, told in whole.items()}
-    called = labels([next(iter(mine.values())).result.settings for mine in found.values()])
-    return [(label, apart[key], mine) for label, (key, mine) in zip(called, found.items(), strict=True)]
+        cell = found.setdefault(alike(run.result), {})
+        first = cell.setdefault(seed_of(run.result), run)
+        doubles += [(run, first)] if first is not run else []
+    return list(found.values()), doubles
 
 
-def scored(label: str, told: Mapping[str, Any], runs: dict[int, Run], metric: str, audit: str) -> Scored:
-    """The numbers of some runs as one."""
-    results = [run.result for run in runs.values()]
-    names = dict.fromkeys(n for r in results for n in r.privacy.get(audit, {}).get("attributes", {}))
-    leaks = {name: leak for name in names if (leak := leak_of(runs, audit, name)) is not None}
-    useful = [one for result in results if (one := useful_in(result, metric))]
-    return Scored(label, runs, told, together(useful), leaks)
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Group runs by their settings without the seed.
+
+    Raises:
+        BadInput: Where two have the same settings and seed.
+    """
+    cells, doubles = cells_of(runs, lambda result: repr(sorted(trained(result).items())))
+    for run, first in doubles:
+        raise BadInput(run.name, f"the same settings and seed as {first.name}", "name each run once")
+    called = labels([next(iter(cell.values())).result.settings for cell in cells])
+    return [Group(label, cell) for label, cell in zip(called, cells, strict=True)]
+
+
+def trained(result: Result) -> dict[str, Any]:
+    """The settings of a run that training depends on, by dotted key; the seed is not among them."""
+    return flat({k: v for k, v in result.settings.items() if k not in ASIDE})
 
 
 def useful_in(result: Result, metric: str) -> Measure | None:
@@ -187,8 +184,3 @@ def defences(settings: Mapping[str, Any]) -> list[str]:
     entries = [one for some in found for one in (some if isinstance(some, list | tuple) else [some])]
     names = [str(one.get("name", "")) if isinstance(one, Mapping) else str(one) for one in entries]
     return [name for name in names if name.casefold() not in UNDEFENDED] or names[:1]
-
-
-def defended(settings: Mapping[str, Any]) -> bool:
-    """Whether a defence or an eraser acts in these runs."""
-    return any(name.casefold() not in UNDEFENDED for name in defences(settings))

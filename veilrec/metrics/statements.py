@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from veilrec.metrics.groups import Scored
+from veilrec.metrics.groups import Group
 from veilrec.metrics.leaks import leaks_by_seed
 from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.words import bracketed, number
@@ -41,7 +41,7 @@ class Statement:
     sentence: str
 
 
-def statements_of(groups: Sequence[Scored], metric: str, audit: str) -> list[Statement]:
+def statements_of(groups: Sequence[Group], metric: str, audit: str) -> list[Statement]:
     """State what can be said: of a few groups about every pair, of many about each against the undefended."""
     if len(groups) <= TOGETHER:
         pairs = list(itertools.combinations(groups, 2))
@@ -51,26 +51,27 @@ def statements_of(groups: Sequence[Scored], metric: str, audit: str) -> list[Sta
     return [said for one, other in pairs for said in _about(one, other, metric, audit)]
 
 
-def _about(one: Scored, other: Scored, metric: str, audit: str) -> list[Statement]:
+def _about(one: Group, other: Group, metric: str, audit: str) -> list[Statement]:
     """Two groups: each attribute, then how useful they are."""
     said = []
-    for name in (name for name in one.leaks if name in other.leaks):
+    first, second = one.leaks(audit), other.leaks(audit)
+    for name in (name for name in first if name in second):
         leaks = [leaks_by_seed(group.runs, audit, name) for group in (one, other)]
-        said.append(_leaks_less(one, other, name, leaks))
+        said.append(_leaks_less(one, other, name, leaks, first[name].spoken))
     useful = [group.useful(metric) for group in (one, other)]
     return [*said, _stated(metric, one, other, useful, "recommends better than", metric, -1)]
 
 
-def _leaks_less(one: Scored, other: Scored, name: str, leaks: Sequence[Side]) -> Statement:
+def _leaks_less(one: Group, other: Group, name: str, leaks: Sequence[Side], spoken: str) -> Statement:
     if low := [group for group in (one, other) if group.collapsed]:
         told = [f"{group.label} ({group.collapsed} of {len(group.runs)} runs)" for group in low]
         said = f"{name}: not ranked: below the popularity floor, so not learned: {', '.join(told)}."
         return Statement(name, one.label, other.label, difference(*leaks), 0, False, said)
-    return _stated(name, one, other, leaks, f"leaks less {name} than", one.leaks[name].spoken, 1)
+    return _stated(name, one, other, leaks, f"leaks less {name} than", spoken, 1)
 
 
 def _stated(
-    about: str, one: Scored, other: Scored, sides: Sequence[Side], verb: str, spoken: str, worse: int
+    about: str, one: Group, other: Group, sides: Sequence[Side], verb: str, spoken: str, worse: int
 ) -> Statement:
     """A sentence with both numbers; a claim only where the interval of the difference excludes zero.
 

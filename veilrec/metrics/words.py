@@ -11,7 +11,6 @@ __all__ = [
     "ABSENT",
     "amount",
     "bare",
-    "between",
     "bracketed",
     "count",
     "duration",
@@ -20,7 +19,6 @@ __all__ = [
     "out_of_100",
     "shown",
     "signed",
-    "whole",
 ]
 
 ABSENT = "–"
@@ -40,21 +38,6 @@ def _written(value: float | None, form: str) -> str:
     if value is None or math.isnan(value):
         return ABSENT
     return f"{value:{form}}".replace("-", "−")
-
-
-def between(measure: Measure | None, places: int = 3) -> str:
-    """``0.742 to 0.815``: the interval alone."""
-    if measure is None or not measure.sure:
-        return ABSENT
-    return f"{number(measure.low, places)} to {number(measure.high, places)}"
-
-
-def whole(measure: Measure | None, places: int = 3) -> str:
-    """``0.781 (0.742 to 0.815)``, and whether it is turned round."""
-    if measure is None:
-        return ABSENT
-    ends = f" ({between(measure, places)})" if measure.sure else ""
-    return f"{number(measure.value, places)}{ends}{', turned round' if measure.turned else ''}"
 
 
 def bracketed(measure: Measure | None, places: int = 3, *, sign: bool = False) -> str:

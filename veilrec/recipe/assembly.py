@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ from veilrec.datasets.common.balance import balanced
 from veilrec.defence import Defence, chain
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
-from veilrec.model import Recommender, made, with_scope
+from veilrec.model import Recommender, made
 from veilrec.recipe import catalogue
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
 from veilrec.recipe.settings import fit, options_of
 
-__all__ = ["Moved", "build", "load"]
+__all__ = ["build", "load"]
 
 Values = dict[str, Any]
 BEGINS_AT_ZERO = ("item", Scope.PRIVATE)  # a table whose rows are only kept where a user moved them
@@ -33,7 +32,7 @@ def build(values: Mapping[str, Any]) -> Values:
     """
     data, protocol = values["data"], values["protocol"]
     parts: Values = {
-        "model": _model(values["model"]),
+        "model": catalogue.build("models", values["model"]["name"], rest(values["model"]), "model"),
         "protocol": catalogue.build("protocols", protocol["name"], rest(protocol), "protocol"),
         "defence": chain(*(_one("defence", k, table) for k, table in enumerate(values["defence"]))),
         "erasers": tuple(_one("eraser", k, table) for k, table in enumerate(values.get("eraser", ()))),
@@ -102,36 +101,6 @@ def _attacks(tables: Sequence[Mapping[str, Any]]) -> Values:
         again = sum(name.split(" ")[0] == table["name"] for name in attacks)
         attacks[f"{table['name']} {again + 1}" if again else table["name"]] = _one("attack", place, table)
     return attacks
-
-
-@dataclass(frozen=True)
-class Moved:
-    """A model with some of its parts in other scopes."""
-
-    model: Callable[..., Recommender]
-    scopes: Mapping[str, str]
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The signature of the model itself, from which it is seen whether it reads features."""
-        return inspect.signature(self.model)
-
-    def __call__(self, n_items: int, n_seats: int = 1, *, n_features: int = 0) -> Recommender:
-        """The model for so many items and users a device."""
-        model = made(self.model, n_items, n_seats, n_features)
-        for part, scope in self.scopes.items():
-            if part not in model.parts:
-                raise BadInput(
-                    f"model.scopes.{part}", "the model has no such part", nearest(part, model.parts)
-                )
-            model = with_scope(model, part, Scope(scope))
-        return model
-
-
-def _model(table: Mapping[str, Any]) -> Callable[..., Recommender]:
-    options = {name: value for name, value in rest(table).items() if name != "scopes"}
-    model = catalogue.build("models", table["name"], options, "model")
-    return Moved(model, table["scopes"]) if table.get("scopes") else model
 
 
 def _agree(parts: Mapping[str, Any]) -> None:

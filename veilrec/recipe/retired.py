@@ -11,7 +11,10 @@ from veilrec.recipe.settings import shown
 
 __all__ = ["without_retired"]
 
-SECTIONS: dict[str, dict[str, Any]] = {"evaluation": {"block": 64}}  # section → option → what holds now
+SECTIONS: dict[str, dict[str, Any]] = {  # section → option → what holds now
+    "evaluation": {"block": 64},
+    "model": {"scopes": {}},
+}
 ENTRIES: dict[str, dict[str, Any]] = {  # the same by the name of an entry, in whatever list it stands
     "DLG": {"enough": 0.01},
     "FDPMF": {"public_seed": 0},

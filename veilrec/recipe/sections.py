@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from veilrec.base.plan import Plan
 from veilrec.datasets.common import places
@@ -33,7 +33,6 @@ DATA = {
     "balance": Option(str, ""),  # an attribute: as many users of each of its classes
     "include_private_features": Option(bool, False),
 }
-SCOPES = {"scopes": Option(Mapping[str, Literal["shared", "exposed", "private"]], {})}
 PLUGIN = {"path": Option(Path), "sha256": Option(str, "")}
 PLAIN = {"plan": Plan, "evaluation": Evaluation, "record": Record, "threat": Threat}
 NAMED = {"model": ("models", "FedMF"), "protocol": ("protocols", "FedAvg")}
@@ -142,7 +141,7 @@ def _named(table: Mapping[str, Any], kind: str, where: str, base: Base) -> Value
     """The table of a catalogue entry: its name as listed, and every option."""
     name = fit(where, {"name": table.get("name")}, {"name": Option(str)}, where)["name"]
     entry = catalogue.find(kind, name, f"{where}.name")
-    options = {**catalogue.options(entry), **(SCOPES if kind == "models" else {})}
+    options = catalogue.options(entry)
     chosen = {**defaults(options), **fit(where, rest(table), options, catalogue.name_of(entry))}
     if isinstance(chosen.get("target"), Path):
         chosen["target"] = _reached(chosen["target"], chosen["metric"], f"{where}.target", base)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm
 from veilrec.metrics.measures import Measure, gathered
-from veilrec.metrics.words import number, whole
+from veilrec.metrics.words import bracketed, number
 
 __all__ = [
     "Chart",
@@ -182,7 +182,6 @@ def rows_figure(
         at = [-(k * step + place * ROW) for k in range(len(names))]
         data += [_way(arm, at, measures, base)] if base is not None else []
         data.append(_marks(arm, at, measures, names, base))
-    span = _span(series, floors, base)
     middle = [-(k * step + ROW * (len(series) - 1) / 2) for k in range(len(names))]
     lowest = -(len(names) * step - GAP - ROW / 2)
     lines = [
@@ -195,9 +194,9 @@ def rows_figure(
         margin={"t": 14 + 14 * len(lines)},
         showlegend=len(series) > 1,
         barmode="overlay",
-        xaxis=titled(axis, range=span),
+        xaxis=titled(axis, rangemode="tozero" if base is None else "normal"),  # shares start at nobody
         yaxis=ticks(names, 20, 3, middle, range=[lowest, ROW / 2 + GAP / 2]),
-        annotations=_spread([label for _, label in lines], sum(span) / 2),
+        annotations=[{**label, "yshift": 14 * (len(lines) - 1 - k)} for k, (_, label) in enumerate(lines)],
     )
 
 
@@ -224,7 +223,7 @@ def _marks(
             "color": colour(arm),
             "line": {"width": 1.5, "color": colour(arm)},
         },
-        hovertext=[f"{words(name)}<br>{words(arm.label)}<br>{whole(one)}" for name, one in pairs],
+        hovertext=[f"{words(name)}<br>{words(arm.label)}<br>{bracketed(one)}" for name, one in pairs],
     )
 
 
@@ -247,30 +246,3 @@ def _merged(floors: Mapping[str, float]) -> list[tuple[str, float]]:
     """Floors by value, those of the same value under one name."""
     found = gathered((round(at, 4), name) for name, at in floors.items())
     return [(f"{' = '.join(names)} {number(at, 2)}", at) for at, names in sorted(found.items())]
-
-
-def _spread(labels: Sequence[Figure], middle: float) -> list[Figure]:
-    """Labels of neighbouring lines, one above the other, each towards the middle."""
-    return [
-        {**label, "yshift": 14 * (len(labels) - 1 - k), "xanchor": "left" if label["x"] < middle else "right"}
-        for k, label in enumerate(labels)
-    ]
-
-
-def _span(
-    series: Sequence[tuple[Arm, Sequence[Measure | None]]], floors: Mapping[str, float], base: float | None
-) -> list[float]:
-    """The span of an axis: from a little below the least to a little above the most of what is shown."""
-    ends = [
-        end
-        for _, ones in series
-        for one in ones
-        if one
-        for end in ((one.low, one.high) if one.sure else (one.value,))
-    ]
-    ends += [*floors.values(), *([] if base is None else [base])]
-    if base is None and min(ends, default=0) >= 0:
-        ends.append(0.0)  # shares start at nobody
-    least, most = min(ends, default=0.0), max(ends, default=1.0)
-    room = 0.04 * ((most - least) or 1.0)
-    return [least if least == 0 else least - room, most + room]

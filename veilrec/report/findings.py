@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, Terms
-from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.sentences import sentence
-from veilrec.metrics.words import number, whole
-from veilrec.report.verdicts import MEASURES, Verdict, leaks_less, not_alike, verdict, verdicts, worst
+from veilrec.metrics.statements import Statement, statements_of
+from veilrec.metrics.words import bracketed
+from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, verdicts, worst
 
-__all__ = [
-    "MARKS",
-    "Comparison",
-    "Finding",
-    "Versus",
-    "comparisons",
-    "findings",
-    "strip",
-    "table_of_verdicts",
-]
+__all__ = ["MARKS", "Finding", "claims", "findings", "rows_apart", "strip", "table_of_verdicts"]
 
 MARKS = {"above": ("▲", "leaks"), "below": ("▼", "leaks, below chance"), "none": ("○", "no leak shown")}
 EDGE = 0.04  # room on a strip beyond chance
@@ -43,25 +33,6 @@ class Finding(NamedTuple):
     def terms(self) -> Terms:
         """The protocol under which it holds."""
         return self.verdict.terms
-
-
-class Versus(NamedTuple):
-    """One thing held against another: what may be said, and the paired difference behind it."""
-
-    says: str
-    by: str
-    ends: str
-    kind: str
-
-
-class Comparison(NamedTuple):
-    """Two arms: how many seeds they share, usefulness, and each attribute."""
-
-    this: Arm
-    that: Arm
-    seeds: int
-    useful: Versus
-    leaks: dict[str, Versus]
 
 
 def findings(family: Family) -> list[Finding]:
@@ -93,25 +64,15 @@ def rows_apart(family: Family, audit: str) -> str:
     return ""
 
 
-def comparisons(family: Family, audit: str, defended: bool) -> list[Comparison]:
-    """Every two arms: usefulness, then each attribute; those that collapsed are not compared.
+def claims(family: Family, audit: str) -> list[Statement]:
+    """State what pairs of arms show, as `veilrec compare` does, those that show something first.
 
-    With `defended` defences against each other, without it everything against what has no defence.
+    Nothing is said of arms that collapsed, nor where arms were not attacked alike.
     """
-    arms = [arm for arm in family.arms if not arm.collapsed]
-    pairs = [(b, a) if not a.defended and b.defended else (a, b) for a, b in combinations(arms, 2)]
-    pairs = [pair for pair in pairs if pair[1].defended == defended]
-    attributes = family.attributes(audit)
-    return [
-        Comparison(
-            a,
-            b,
-            len(a.seeds.keys() & b.seeds.keys()),
-            _more_useful(a, b),
-            {name: _leaks_less(a, b, audit, name) for name in attributes},
-        )
-        for a, b in pairs
-    ]
+    arms = [arm for arm in family.arms if arm.utility and not arm.collapsed]
+    if len(arms) < 2 or rows_apart(family, audit):
+        return []
+    return sorted(statements_of(arms, family.metric, audit), key=lambda one: not one.shown)
 
 
 def strip(one: Verdict) -> dict[str, float] | None:
@@ -138,7 +99,7 @@ def _finding(family: Family, one: Verdict) -> Finding:
     if one.arm.collapsed:
         about = "the defence" if one.arm.defended else "what a model that has learned would leak"
         words += f" The model is below the popularity floor, so this says nothing about {about}."
-    measure = f"{MEASURES[one.scale].short} {whole(one.measure, 2)}, chance {one.chance:g}"
+    measure = f"{MEASURES[one.scale].short} {bracketed(one.measure, 2)}, chance {one.chance:g}"
     return Finding(words, one, family.title(one.audit, one.attribute), measure)
 
 
@@ -148,30 +109,3 @@ def _sentence(one: Verdict) -> str:
     if len(one.entries) == 1 and told:
         return told
     return sentence(one.attribute, one.entries, one.leaning, one.measure, one.grants, one.scale)
-
-
-def _more_useful(a: Arm, b: Arm) -> Versus:
-    return _versus(difference(a.useful(a.metric), b.useful(b.metric)), "more useful", "less useful")
-
-
-def _leaks_less(a: Arm, b: Arm, audit: str, attribute: str) -> Versus:
-    one, other = verdict(a, audit, attribute), verdict(b, audit, attribute)
-    if one is None or other is None or one.scale != other.scale:
-        return Versus("not measured in both", "", "", "none")
-    if what := not_alike(other, one):
-        return Versus(f"not compared: {what}", "", "", "none")
-    return _versus(leaks_less(one, other), "leaks less", "leaks more")
-
-
-def _versus(found: Measure | None, better: str, worse: str) -> Versus:
-    """Say what a paired difference shows: nothing, unless its interval excludes zero."""
-    if found is None:
-        return Versus("not compared", "no seed in common,", "or no replicates kept", "none")
-    by = f"by {number(abs(found.value))}"
-    if found.low > 0:
-        return Versus(better, by, f"{number(found.low)}–{number(found.high)}", "good")
-    if found.high < 0:
-        return Versus(worse, by, f"{number(-found.high)}–{number(-found.low)}", "bad")
-    return Versus(
-        "no difference shown", number(found.value), f"{number(found.low)} to {number(found.high)}", "none"
-    )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.epsilons import HEADS
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.words import between, number, whole
+from veilrec.metrics.words import bracketed, number
 from veilrec.report.figures import (
     Chart,
     Figure,
@@ -23,7 +23,6 @@ from veilrec.report.figures import (
     titled,
     words,
 )
-from veilrec.report.labels import place_labels, short_labels
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, worst
 
 __all__ = ["best", "frontier"]
@@ -98,19 +97,10 @@ def best(points: Sequence[Point]) -> list[Point]:
 def _plane(family: Family, points: Sequence[Point]) -> Figure:
     scale = points[0].verdict.scale
     chance = MEASURES[scale].chance or 0.0
-    spans = _spans(points, chance)
     data = [
         _step(best(points) if _alike(points) else []),
-        *(
-            trace
-            for point, label in zip(points, short_labels([p.arm for p in points]), strict=True)
-            for trace in _marks(point, chance, label)
-        ),
+        *(trace for point in points for trace in _marks(point, chance)),
     ]
-    corners = _corners(points, spans)
-    crowded = "" in corners  # then, and where the page is narrow, a legend tells them apart
-    for trace, corner in zip((t for t in data if t.get("text")), corners, strict=True):
-        trace |= {"textposition": corner} if corner else {"mode": "markers"}
     lines = [line(f"chance {chance:g}", chance, "x", "dash", "above")]
     if (floor := points[0].arm.floor) is not None:
         lines.append(line(f"popularity {number(floor)}", floor, "y"))
@@ -120,24 +110,11 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
         lines,
         height=480,
         margin={"t": 26},
-        showlegend=crowded,
-        xaxis=titled(axis, range=spans[0]),
-        yaxis=titled(f"usefulness: {family.metric}", range=spans[1]),
+        showlegend=len(points) > 1,
+        xaxis=titled(axis),
+        yaxis=titled(f"usefulness: {family.metric}"),
         annotations=[*(label for _, label in lines), BETTER],
     )
-
-
-def _corners(points: Sequence[Point], spans: tuple[list[float], list[float]]) -> list[str]:
-    """Place the label of each point: the undefended first, then those on the frontier."""
-    labels, kept = short_labels([point.arm for point in points]), {p.arm.number for p in best(points)}
-    places = [(_along(p.leak.value, spans[0]), _along(p.useful.value, spans[1])) for p in points]
-    ranks = [
-        (p.arm.defended, p.arm.number not in kept, bool(p.arm.collapsed), k) for k, p in enumerate(points)
-    ]
-    order = [k for *_, k in sorted(ranks)]
-    found = place_labels([places[k] for k in order], [len(labels[k]) for k in order])
-    corners = dict(zip(order, found, strict=True))
-    return [corners[k] for k in range(len(points))]
 
 
 def _alike(points: Sequence[Point]) -> bool:
@@ -146,13 +123,8 @@ def _alike(points: Sequence[Point]) -> bool:
     return not any(not_alike(first, point.verdict) for point in points[1:])
 
 
-def _along(value: float, span: Sequence[float]) -> float:
-    """The place of a value on an axis, from 0 to 1."""
-    return (value - span[0]) / (span[1] - span[0])
-
-
-def _marks(point: Point, chance: float, label: str) -> list[Figure]:
-    """The seeds small and pale, then the arm with its cross and its label; what has no defence is in bold."""
+def _marks(point: Point, chance: float) -> list[Figure]:
+    """The seeds small and pale, then the arm with its cross."""
     arm, shape, tint = point.arm, mark(point.arm), colour(point.arm, PALE if point.arm.collapsed else 1.0)
     useful = arm.useful(arm.metric)
     seeds = [
@@ -168,19 +140,17 @@ def _marks(point: Point, chance: float, label: str) -> list[Figure]:
     )
     told = f"{words(arm.label)}{' (collapsed)' if arm.collapsed else ''}"
     large = scatter(
-        "markers+text",
+        "markers",
         [point.leak.value],
         [point.useful.value],
         name=told,
         legendgroup=str(arm.number),
-        text=[words(label)],
-        textfont={"size": 13, "color": tint, "weight": 400 if arm.defended else 700},
         error_x=intervals([point.leak], tint),
         error_y=intervals([point.useful], tint),
         marker={"symbol": f"{shape}-open" if arm.collapsed else shape, "size": 13, "color": tint},
         hovertext=[
-            f"{told}<br>{words(point.verdict.attribute)}: leakage {whole(point.leak)}"
-            f"<br>usefulness {whole(point.useful)}<br>{words(arm.epsilon)}"
+            f"{told}<br>{words(point.verdict.attribute)}: leakage {bracketed(point.leak)}"
+            f"<br>usefulness {bracketed(point.useful)}<br>{words(arm.epsilon)}"
         ],
     )
     return [small, large] if len(seeds) > 1 else [large]
@@ -192,28 +162,15 @@ def _step(kept: Sequence[Point]) -> Figure:
     return scatter("lines", *places, name="frontier", line=dots)
 
 
-def _spans(points: Sequence[Point], chance: float) -> tuple[list[float], list[float]]:
-    """The two axes: leakage from chance on, usefulness from a little below the floor."""
-    leaks = [end for p in points for end in (p.leak.high, p.leak.value) if end == end]
-    useful = [end for p in points for end in (p.useful.low, p.useful.value, p.useful.high) if end == end]
-    useful += [p.arm.floor for p in points if p.arm.floor is not None]
-    far, low, high = max(leaks, default=1.0), min(useful), max(useful)
-    room = 0.12 * ((high - low) or 0.1)
-    wide = max(far - chance, 0.05)
-    return [chance - 0.06 * wide, far + 0.22 * wide], [low - room, high + room]
-
-
 def _table(family: Family, points: Sequence[Point], title: str) -> Table:
     """The numbers behind one plane."""
     scale = MEASURES[points[0].verdict.scale]
     head = [
         "defence",
         "attribute",
-        f"{scale.short}",
-        "95 % interval",
+        f"{scale.short} [95 %]",
         "chance",
-        family.metric,
-        "95 % interval",
+        f"{family.metric} [95 %]",
         "popularity",
         *(HEADS if (told := family.noisy) else ()),
     ]
@@ -221,11 +178,9 @@ def _table(family: Family, points: Sequence[Point], title: str) -> Table:
         [
             f"{p.arm.label}{' (collapsed)' if p.arm.collapsed else ''}",
             p.verdict.attribute,
-            number(p.verdict.measure.value),
-            between(p.verdict.measure),
+            bracketed(p.verdict.measure),
             f"{p.verdict.chance:g}",
-            number(p.useful.value),
-            between(p.useful),
+            bracketed(p.useful),
             number(p.arm.floor),
             *(p.arm.epsilon.cells if told else ()),
         ]

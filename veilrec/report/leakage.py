@@ -7,21 +7,20 @@ from typing import Any, TypeVar
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.words import bare, between, count, number, whole
+from veilrec.metrics.words import bare, bracketed, number
 from veilrec.report.figures import Chart, Figure, Table, Variant, drawing, rows_figure, ticks
 from veilrec.report.verdicts import (
     MEASURES,
     SCALES,
     attackers,
     floors,
-    groups,
     measures,
     membership,
     parts,
     verdict,
 )
 
-__all__ = ["by_attacker", "by_group", "by_part", "touched"]
+__all__ = ["by_attacker", "by_part", "touched"]
 
 Key = TypeVar("Key", bound=Hashable)
 Series = Sequence[tuple[Arm, Sequence[Measure | None]]]
@@ -83,28 +82,6 @@ def by_part(family: Family) -> Chart:
     return Chart("parts", "Leakage by part of the model", caption, "Show", variants)
 
 
-def by_group(family: Family) -> Chart:
-    """A chart of how often the guess is right within each group of users."""
-    variants: list[Variant] = []
-    for audit, attribute in _asked(family):
-        found = {arm: groups(arm, audit, attribute) for arm in family.arms}
-        keys = _keys(found.values())
-        users = {key: next(one[key][0] for one in found.values() if key in one) for key in keys}
-        names = [f"{by}: {group} ({count(users[by, group])})" for by, group in keys]
-        series = [(arm, [one[key][1] if key in one else None for key in keys]) for arm, one in found.items()]
-        floor = {f"all: {kind}": at for kind, at in floors(family, audit, attribute, "micro_f1").items()}
-        title, axis = family.title(audit, attribute), "how often the guess is right"
-        figure = rows_figure(names, series, axis, floor)
-        table = _rows_table("group", names, series, floor, title)
-        variants += [Variant(title, audit, figure, table)] if keys else []
-    caption = (
-        "How often the verdict's attacker is right within each group, with the number of users and 95 % "
-        "intervals. Lines are what guessing without looking gives over all users: always guessing the "
-        "majority is right for everybody in one group and for nobody in the others."
-    )
-    return Chart("groups", "Groups of users", caption, "Guessing", variants)
-
-
 def touched(family: Family) -> Chart:
     """A chart of how well one upload tells which items a user touched."""
     variants: list[Variant] = []
@@ -155,7 +132,7 @@ def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[
             arm.label,
             f"{one.name}{' (oracle)' if one.oracle else ''}",
             one.family,
-            *(whole(one.scores.get(name)) for name in shown),
+            *(bracketed(one.scores.get(name)) for name in shown),
             bare(one.p),
         ]
         for arm in family.arms
@@ -175,14 +152,14 @@ def _heat(name: str, group: str, rows: Parts) -> Variant:
 
     plain: Figure = {"zeroline": False, "ticks": ""}
     figure = drawing(
-        [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(whole)}],
+        [{**HEAT, "z": grid(_depth), "text": grid(_number), "hovertext": grid(bracketed)}],
         [],
         height=48 * len(rows) + 70,
         showlegend=False,
         xaxis=ticks(keys, 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
         yaxis=ticks([row for row, _ in rows], 18, autorange="reversed", **plain),
     )
-    body = [[row, *(whole(found.get(key)) for key in keys)] for row, found in rows]
+    body = [[row, *(bracketed(found.get(key)) for key in keys)] for row, found in rows]
     return Variant(name, group, figure, Table(["", *keys], body, (0,), f"{name}; chance 0.5"))
 
 
@@ -204,11 +181,10 @@ def _rows_table(
         [
             arm.label,
             f"{name}{', turned round' if one and one.turned else ''}",
-            number(one.value if one else None),
-            between(one),
+            bracketed(one),
         ]
         for arm, ones in series
         for name, one in zip(names, ones, strict=True)
     ]
-    rows += [["floor", name, number(at), "–"] for name, at in floor.items()]
-    return Table(["defence", what, "value", "95 % interval"], rows, (0, 1), title)
+    rows += [["floor", name, number(at)] for name, at in floor.items()]
+    return Table(["defence", what, "value [95 %]"], rows, (0, 1), title)

@@ -19,9 +19,9 @@ from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
 from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
-from veilrec.report.findings import MARKS, comparisons, findings, rows_apart, strip, table_of_verdicts
+from veilrec.report.findings import MARKS, claims, findings, rows_apart, strip, table_of_verdicts
 from veilrec.report.frontier import frontier
-from veilrec.report.leakage import by_attacker, by_group, by_part, touched
+from veilrec.report.leakage import by_attacker, by_part, touched
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
@@ -94,26 +94,22 @@ def _block(family: Family, place: int) -> dict[str, Any]:
         Section("attackers", "Who finds out how much", [by_attacker(family)]),
         Section("parts", "Where it leaks", [by_part(family)]),
         Section("learning", "How it learned", [running.learning(family)]),
-        Section("people", "Who is found out", [by_group(family), touched(family)]),
+        Section("people", "Who is found out", [touched(family)]),
     ]
-    cost = {"Traffic": running.traffic(family), "Time": running.time(family)}
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {
         "key": f"f{place}",
         "family": family,
         "findings": findings(family),
         "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
-        "versus": {
-            audit: [found for found in (comparisons(family, audit, way) for way in (False, True)) if found]
-            for audit in family.audits
-        },
+        "claims": {audit: claims(family, audit) for audit in family.audits},
         "terms": {audit: protocols(family, audit) for audit in family.audits},
         "terms_of": terms,
         "rows_apart": {audit: rows_apart(family, audit) for audit in family.audits},
         "scales": {(v.audit, v.attribute): MEASURES[v.scale].short for v in verdicts(family)},
         "apart": [arm.label for arm in family.arms if arm.collapsed],
         "sections": [section for section in drawn if section.charts],
-        "cost": {title: table for title, table in cost.items() if table.rows},
+        "cost": running.cost(family),
         "tested": bare(family.first.utility.users),
         "reads": _reads(family),
         "epsilons": {arm: arm.epsilon for arm in family.arms} if family.noisy else {},

@@ -15,43 +15,8 @@ from veilrec.report.figures import Table
 
 __all__ = ["Audit", "Ledger", "audits", "ledgers", "runs", "settings", "utility_table"]
 
-THREAT = {
-    "known": "share of users whose label the attacker has",
-    "stratified": "that share of each class",
-    "balanced": "classes cut down to the smallest first",
-    "repeats": "draws of known and target users",
-    "folds": "parts of the known users, to choose attackers by",
-    "selection": "stage of an attacker that is judged",
-    "resamples": "resamples of users, for the intervals",
-    "permutations": "permutations of labels, for p",
-    "grants": "granted",
-}
-CONSENTING = {  # the same where those are known who consent, whose number stands beside each attribute
-    **THREAT,
-    "known": "users whose label the attacker has",
-    "balanced": "classes cut down to the smallest first, among the known and among the targets",
-    "repeats": "attacks on the same users",
-}
 NOTHING = "no formal guarantee"
 TOO_MUCH = 20  # a composed ε beyond which a guarantee rules nothing out, as the ledger itself has it
-YES = {True: "yes", False: "no"}
-SUMS = {
-    "max": "whole run, most exposed user",
-    "median": "whole run, median user",
-    "mean": "whole run, mean",
-}
-MECHANISM = {
-    "defence": "defence",
-    "part": "part",
-    "kind": "noise",
-    "scale": "scale",
-    "clip": "clip",
-    "clip_by": "clipped by",
-    "rows": "rows",
-    "epsilon_per_coordinate": "ε per coordinate",
-    "coordinates": "coordinates",
-    "counted": "counted",
-}
 
 
 @dataclass(frozen=True)
@@ -78,8 +43,6 @@ class Ledger:
     kind: str
     flags: list[str]
     statement: str
-    mechanisms: Table | None
-    sums: Table | None
     budget: str
     notes: list[str]
 
@@ -157,22 +120,9 @@ def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> Audit:
         list(dict.fromkeys(str(entry.get("sees", "")) for *_, entry in alike)),
         [str(sentence) for sentence in first.get("grants") or ()],
         bool(first.get("oracle")),
-        Table(["protocol", "value"], _threat(threat), (0, 1)),
+        _pairs(flat({k: v for k, v in threat.items() if k != "grants"}, every=True), "protocol"),
         Table(["attribute", "classes, with users", "known", "targets"], attributes, (0, 1)),
     )
-
-
-def _threat(threat: Mapping[str, Any]) -> list[list[str]]:
-    """The settings of a protocol, each in words."""
-    words, idle = THREAT, {"grants"}
-    if threat.get("known") == "consenting":  # who consents is not drawn: no share of any class
-        words, idle = CONSENTING, {"grants", "stratified"}
-        threat = {**threat, "known": "those who share the attribute openly"}
-    return [
-        [words.get(key, key), YES[value] if isinstance(value, bool) else shown(value)]
-        for key, value in threat.items()
-        if key not in idle
-    ]
 
 
 def _classes(entry: Mapping[str, Any]) -> list[str]:
@@ -186,21 +136,15 @@ def _classes(entry: Mapping[str, Any]) -> list[str]:
 def _ledger(arm: Arm) -> Ledger:
     found = [result.ledger for result in arm.results if result.ledger]
     if not found:
-        return Ledger(arm, "open", [NOTHING], "", None, None, "", [])
+        return Ledger(arm, "open", [NOTHING], "", "", [])
     first = max(found, key=lambda one: _epsilon(one) or 0.0)  # the seed in which most was spent
     guarantee = len(found) == len(arm.results) and all(one.get("guarantee") for one in found)
     limits = _limits(first, arm) if guarantee else []
-    mechanisms = [
-        [YES[value] if isinstance(value := one.get(key), bool) else bare(value) for key in MECHANISM]
-        for one in first.get("mechanisms") or ()
-    ]
     return Ledger(
         arm,
         "open" if not guarantee else "weak" if limits else "sure",
         [NOTHING] if not guarantee else limits or ["formal guarantee"],
         _statement(first),
-        Table(list(MECHANISM.values()), mechanisms, (0, 1, 2, 5, 6)) if mechanisms else None,
-        _sums(first),
         "" if first.get("budget") is None else bare(first["budget"]),
         [str(note) for note in first.get("notes") or ()],
     )
@@ -223,28 +167,6 @@ def _statement(ledger: Mapping[str, Any]) -> str:
     """The ledger's sentence; nothing where the heading says the same already."""
     told = str(ledger.get("statement") or "")
     return "" if told.lower().strip(". ") == NOTHING else told[:1].upper() + told[1:]
-
-
-def _sums(ledger: Mapping[str, Any]) -> Table | None:
-    """ε of one upload and of all uploads of the run."""
-    each, whole = ledger.get("per_upload") or {}, ledger.get("composed") or {}
-    upload = [
-        "one upload",
-        ABSENT,
-        bare(each.get("epsilon")),
-        bare(each.get("delta")),
-        str(each.get("how", "")),
-    ]
-    rows = [upload] if each else []
-    if asked := ledger.get("per_question") or {}:
-        rows.append(
-            ["one question for a list", ABSENT, bare(asked.get("epsilon")), bare(asked.get("delta")), ""]
-        )
-    for name, words in SUMS.items():
-        if (epsilon := (whole.get("epsilon") or {}).get(name)) is not None:
-            uploads = bare((whole.get("uploads") or {}).get(name))
-            rows.append([words, uploads, bare(epsilon), bare(whole.get("delta")), str(whole.get("how", ""))])
-    return Table(["over", "uploads", "ε", "δ", "how it was added"], rows, (0, 4)) if rows else None
 
 
 def _epsilon(ledger: Mapping[str, Any]) -> float | None:

@@ -1,11 +1,12 @@
-"""How runs went: learning curves as a chart, traffic and time as tables."""
+"""How runs went: learning curves as a chart, traffic and time as a table."""
 
 from __future__ import annotations
 
 from statistics import fmean
+from typing import Any
 
 from veilrec.metrics.arms import Arm, Family
-from veilrec.metrics.measures import gathered, read
+from veilrec.metrics.measures import read
 from veilrec.metrics.words import ABSENT, amount, duration, number
 from veilrec.report.figures import (
     Chart,
@@ -23,11 +24,10 @@ from veilrec.report.figures import (
 )
 from veilrec.result import Result
 
-__all__ = ["learning", "time", "traffic"]
+__all__ = ["cost", "learning"]
 
 ALONG = "bacc@"  # before an attribute: what an attack found at each look at validation items
 POINTS = 300  # of one curve; a thousand rounds look the same
-NOT_PHASES = {"total", "peak_bytes"}
 
 
 def learning(family: Family) -> Chart:
@@ -42,35 +42,22 @@ def learning(family: Family) -> Chart:
     return Chart("learning", "Learning curves", caption, "Show", drawn)
 
 
-def traffic(family: Family) -> Table:
-    """Bytes that one device sends and receives in a round, by kind of message."""
-    rows = [
-        [arm.label, way, kind, amount(size), amount(_most(arm, way)), amount(_total(arm, way))]
-        for arm in family.arms
-        for way in ("up", "down")
-        if arm.first.traffic.get(way)
-        for kind, size in _kinds(arm, way).items()
-    ]
-    head = ["defence", "way", "kind", "mean per device and round", "most (all kinds)"]
-    caption = "Counted from the bytes of each message, not estimated. A device sends up and receives down."
-    return Table([*head, "whole run (all kinds)"], rows, (0, 1, 2), caption)
-
-
-def time(family: Family) -> Table:
-    """Seconds by phase."""
+def cost(family: Family) -> Table:
+    """Bytes that one device sends and receives in a round, and time and memory, as means over seeds."""
     rows = [
         [
             arm.label,
+            *(amount(_mean(arm, "traffic", way, "mean")) for way in ("up", "down")),
+            amount(_mean(arm, "traffic", "up", "total") + _mean(arm, "traffic", "down", "total")),
             str(arm.first.environment.get("device", ABSENT)),
-            duration(_seconds(arm, "total")),
-            amount(_seconds(arm, "peak_bytes")),
-            ", ".join(f"{name} {duration(seconds)}" for name, seconds in spent.items()),
+            duration(_mean(arm, "timing", "total")),
+            amount(_mean(arm, "timing", "peak_bytes")),
         ]
         for arm in family.arms
-        if (spent := _spent(arm))
     ]
-    caption = "Mean over seeds, on the machine named under Settings."
-    return Table(["defence", "device", "in all", "peak memory", "phases"], rows, (0, 1, 4), caption)
+    head = ["defence", "up per device and round", "down per device and round", "up and down, whole run"]
+    caption = "Bytes are counted from each message, not estimated; a device sends up and receives down."
+    return Table([*head, "device", "time", "peak memory"], rows, (0, 4), caption)
 
 
 def _learned(family: Family, name: str, axis: str) -> Variant:
@@ -138,40 +125,12 @@ def _curve(result: Result, name: str) -> dict[int, float]:
     }
 
 
-def _kinds(arm: Arm, way: str) -> dict[str, float]:
-    """Bytes per device and round by kind of message, over the seeds."""
-    found = gathered(
-        (str(kind), float(size or 0) / max(1, int(result.traffic.get("messages") or 1)))
-        for result in arm.results
-        for kind, size in _sent(result, way).items()
-    )
-    return {kind: fmean(sizes) for kind, sizes in found.items() if any(sizes)}
+def _mean(arm: Arm, section: str, *keys: str) -> float:
+    """A number of a section of the results, mean over the seeds; 0 in those that lack it."""
+    return fmean(float(_entry(getattr(result, section), keys) or 0) for result in arm.results)
 
 
-def _sent(result: Result, way: str) -> dict[str, float]:
-    """Bytes of the whole run by kind of message."""
-    return result.traffic.get("by_kind", {}).get(way) or {"all": _whole(result, way)}
-
-
-def _whole(result: Result, way: str) -> float:
-    return float(result.traffic.get(way, {}).get("total") or 0)
-
-
-def _most(arm: Arm, way: str) -> float:
-    return max(float(result.traffic.get(way, {}).get("max") or 0) for result in arm.results)
-
-
-def _total(arm: Arm, way: str) -> float:
-    return fmean(_whole(result, way) for result in arm.results)
-
-
-def _spent(arm: Arm) -> dict[str, float]:
-    """Seconds by phase, and what no phase accounts for."""
-    names = [name for name, value in arm.first.timing.items() if name not in NOT_PHASES and read(value)]
-    found = {name: _seconds(arm, name) for name in names}
-    rest = _seconds(arm, "total") - sum(found.values())
-    return {**found, "other": rest} if found and rest > 0.05 else found
-
-
-def _seconds(arm: Arm, name: str) -> float:
-    return fmean(float(result.timing.get(name) or 0) for result in arm.results)
+def _entry(found: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        found = found.get(key) or {}
+    return found

@@ -60,9 +60,6 @@
     const figure = filled(store.charts[id][chosen(id)]);
     const narrow = width < NARROW;
     const layout = laidOut(figure.layout, narrow);
-    const labelled = figure.data.some((trace) => trace.mode === "markers+text");
-    if (labelled && narrow) figure.data.forEach((trace) => { if (trace.text) trace.mode = "markers"; });
-    if (labelled && narrow) layout.showlegend = true;
     const named = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
     if (layout.showlegend) layout.height += narrow ? Math.max(60, 26 * named - 40) : 24; // there, one below the other
     return { data: figure.data, layout: { ...layout, width } };

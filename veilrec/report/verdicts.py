@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
 from veilrec.metrics.arms import Arm, Family, Terms, terms
-from veilrec.metrics.leaks import attacker_of, leaks_by_seed
-from veilrec.metrics.measures import Measure, combined_p, difference, gathered, pool, read
+from veilrec.metrics.leaks import attacker_of
+from veilrec.metrics.measures import Measure, combined_p, gathered, pool, read
 
 __all__ = [
     "MEASURES",
@@ -21,8 +21,6 @@ __all__ = [
     "Verdict",
     "attackers",
     "floors",
-    "groups",
-    "leaks_less",
     "measures",
     "membership",
     "not_alike",
@@ -118,7 +116,6 @@ class Attacker(NamedTuple):
     """One attacker over all seeds of an arm."""
 
     name: str
-    reads: str
     family: str
     oracle: bool
     scores: Mapping[str, Measure]
@@ -162,19 +159,6 @@ def worst(arm: Arm, audit: str, attributes: Sequence[str]) -> Verdict | None:
     """The attribute with classes that leaks most."""
     found = [verdict(arm, audit, attribute) for attribute in attributes]
     return max((one for one in found if one and one.classes), key=lambda one: one.leak.value, default=None)
-
-
-def leaks_less(first: Verdict, second: Verdict) -> Measure | None:
-    """Leakage of the second minus that of the first, by pairs of runs; below 0 where the first leaks more.
-
-    Leaks below chance are turned round, so that being wrong on purpose does not pass for a defence.
-    """
-    return difference(
-        *(
-            leaks_by_seed({seed: one.arm.runs[seed] for seed in one.by_seed}, one.audit, one.attribute)
-            for one in (second, first)
-        )
-    )
 
 
 def not_alike(first: Verdict, second: Verdict) -> str:
@@ -233,20 +217,6 @@ def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
     return {name: pool(seeds) for name, seeds in found.items()}
 
 
-def groups(arm: Arm, audit: str, attribute: str) -> dict[tuple[str, str], tuple[int, Measure]]:
-    """Share of right guesses within each group of users: ``(by, group)`` → users, measure."""
-    found = gathered(
-        ((str(group.get("by", "")), str(group.get("group", ""))), (int(group.get("users") or 0), measure))
-        for entry in _entries(arm, audit, attribute).values()
-        for group in entry.get("groups") or ()
-        if (measure := read(group.get("micro_f1")))
-    )
-    return {
-        key: (round(fmean(users for users, _ in seeds)), pool([measure for _, measure in seeds]))
-        for key, seeds in found.items()
-    }
-
-
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
     """AUC of telling which items a user touched, by each way, turned round in seeds below chance."""
     found = gathered(
@@ -276,7 +246,6 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
     p = combined_p([found.value for one in seeds if (found := read(one.get("p")))])
     return Attacker(
         name,
-        str(seeds[0].get("reads", "")),
         str(seeds[0].get("family", "")),
         any(bool(one.get("oracle")) for one in seeds),
         {measure: replace(pool(found), p=p) for measure, found in scores.items() if found},

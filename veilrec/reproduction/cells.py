@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from veilrec.errors import BadInput, nearest
+from veilrec.lab.presets import preset
+from veilrec.metrics.alike import FREE
 from veilrec.metrics.groups import ASIDE, flat
+from veilrec.metrics.leaks import Run
 from veilrec.recipe import Recipe
-from veilrec.recipe.settings import shown
+from veilrec.recipe.settings import plain, shown
 from veilrec.reproduction.contents import Table
 from veilrec.reproduction.paper import Paper
 from veilrec.result import RESULT, Result
 
-__all__ = ["FinishedRuns", "PaperCell", "cells_of", "other_settings"]
+__all__ = ["FinishedRuns", "PaperCell", "cells_of", "other_audits", "other_settings"]
 
 IDLE = ("plan.chunk", "plan.workers")  # they change no number
 
@@ -149,13 +152,10 @@ class FinishedRuns:
                 found[seed] = self._read[folder]
         return found
 
-    def all(self, dataset: str, methods: Sequence[str]) -> dict[str, Result]:
-        """Results of several methods by the path of their run."""
-        return {
-            str(self.out / dataset / method / f"seed={seed}"): result
-            for method in methods
-            for seed, result in self.runs(dataset, method).items()
-        }
+    def named(self, dataset: str, method: str) -> list[Run]:
+        """The same results with the paths of their runs."""
+        place = self.out / dataset / method
+        return [Run(str(place / f"seed={seed}"), run) for seed, run in self.runs(dataset, method).items()]
 
 
 def other_settings(cell: PaperCell, result: Result) -> list[str]:
@@ -178,6 +178,29 @@ def other_settings(cell: PaperCell, result: Result) -> list[str]:
         if _option(key) in held and key not in IDLE
         if (key in now) != (key in then) or now[key] != then[key]
     ]
+
+
+def other_audits(cell: PaperCell, result: Result) -> list[str]:
+    """List audits that a recipe asks for and a finished run lacks, or made by another protocol of that name.
+
+    They need no training: ``veilrec attack RUN --preset NAME`` makes them.
+    """
+    try:
+        threat = cell.recipe(has_data=False).values["threat"]
+    except BadInput:  # told with the settings that differ
+        return []
+    found = []
+    for audit in (preset(name, threat["attributes"]) for name in threat["also"]):
+        if audit.name not in result.privacy:
+            found.append(f"audit {audit.name} was not made")
+            continue
+        now, then = plain(asdict(audit.threat)), result.privacy[audit.name].get("threat") or {}
+        found += [
+            f"{key} of audit {audit.name} was {shown(then[key])}, is {shown(value)}"
+            for key, value in now.items()
+            if key in then and then[key] != value and key not in FREE
+        ]
+    return found
 
 
 def _option(key: str) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from veilrec.metrics.measures import gathered
-from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.claims import Checked
 from veilrec.reproduction.paper import Paper
-from veilrec.reproduction.sheets import Sheet, grid
+from veilrec.reproduction.sheets import Sheet
 from veilrec.reproduction.tables import Page
 from veilrec.reproduction.words import seeds_told
 
-__all__ = ["SAYS", "Told", "anchor", "heading", "missing_lines", "outcome", "overview"]
+__all__ = ["SAYS", "Told", "heading", "missing_lines", "outcome", "overview"]
 
 SAYS = "What the paper says, on our numbers"
 UNRANKED = "not ranked"
@@ -42,29 +39,20 @@ def heading(paper: Paper, page: Page) -> str:
     return f"{page.name} on {paper.datasets[page.dataset].label}: {page.table.title}"
 
 
-def anchor(title: str) -> str:
-    """The anchor of a heading: lower case, hyphens for spaces, no other signs."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
 def overview(paper: Paper, told: Sequence[Told]) -> list[str]:
-    """Count the claims that hold, by dataset and table, and list those that are decided; else nothing."""
-    claimed = [one for one in told if one.claims]
-    if not claimed:
+    """Count the claims that hold by dataset, each once, and list those that are decided; else nothing."""
+    claims = gathered((one.page.dataset, claim) for one in told for claim in one.claims)
+    if not claims:
         return []
-    shown = [*ALWAYS, *(word for word in SOMETIMES if any(_count(one.claims)[word] for one in claimed))]
-    rows, lists = [], []
-    for dataset in dict.fromkeys(one.page.dataset for one in claimed):
-        mine, label = [one for one in claimed if one.page.dataset == dataset], paper.datasets[dataset].label
-        for one in mine:
-            rows.append([label, _link(paper, one.page), *_numbers(_count(one.claims), shown)])
-        once = {claim.sentence: claim for one in mine for claim in one.claims}
-        rows.append([label, "all, each claim once", *_numbers(_count(once.values()), shown)])
+    lists = []
+    for dataset, found in claims.items():
+        label, once = paper.datasets[dataset].label, {claim.sentence: claim for claim in found}
+        counts = Counter(map(outcome, once.values()))
+        words = [*ALWAYS, *(word for word in SOMETIMES if counts[word])]
+        lists += ["", f"{label}: {', '.join(f'{counts[word]} {word}' for word in words)}."]
         lists += _decided(label, once)
     return [
         f"## {SAYS}",
-        "",
-        *grid(Sheet("", ["dataset", "table", *shown], rows), left=2),
         "",
         "*Not ranked* are claims about leakage in which a run is below popularity, or an attacker said the "
         "same of everybody. What follows are the claims that are *yes* or *no*, each once; the others stand "
@@ -79,46 +67,18 @@ def _decided(label: str, claims: Mapping[str, Checked]) -> list[str]:
     for word in ("yes", "no"):
         found = [sentence for sentence, claim in claims.items() if outcome(claim) == word]
         lines += ["", f"{label}, *{word}*:", "", *(f"- {one}" for one in found)] if found else []
-    return lines or ["", f"{label}: no claim is *yes* or *no*."]
-
-
-def _link(paper: Paper, page: Page) -> str:
-    return f"[{page.name}: {page.table.title}](#{anchor(heading(paper, page))})"
-
-
-def _count(claims: Iterable[Checked]) -> Counter[str]:
-    return Counter(outcome(claim) for claim in claims)
-
-
-def _numbers(found: Counter[str], shown: Sequence[str]) -> list[str]:
-    return [str(found[word]) for word in shown]
-
-
-def missing_lines(
-    paper: Paper, pages: Sequence[Page], stale: Mapping[str, str], lacks: Sequence[Lack]
-) -> list[str]:
-    """Markdown of all that these tables lack, or that nothing does."""
-    names = dict.fromkeys(f"{page.dataset}/{name}" for page in pages for name in page.missing)
-    lines = [f"- {who}: {seeds_told(seeds)}" for (who, _), seeds in _grouped(paper, names, {}).items()]
-    lines += _audits(paper, lacks)
-    lines = lines or ["Nothing: every run of these tables is there."]
-    if stale:
-        lines += ["", "Made with other settings than `paper.toml` asks for by now:", ""]
-        for (who, what), seeds in _grouped(paper, stale, stale).items():
-            lines.append(f"- {who}, {seeds_told(seeds)}: {what}")
     return lines
 
 
-def _audits(paper: Paper, lacks: Sequence[Lack]) -> list[str]:
-    """Audits that finished runs lack, with the command that makes the first of them."""
-    out = Path("runs") / paper.name  # where runs lie by default: a text must not name one machine's folders
-    lines = []
-    for audit, why in dict.fromkeys((one.audit, one.why) for one in lacks):
-        mine = {one.cell: one for one in lacks if (one.audit, one.why) == (audit, why)}
-        for (who, _), seeds in _grouped(paper, mine, {}).items():
-            first = next(one for one in mine.values() if _who(paper, one.cell) == (who, seeds[0]))
-            more = ", and so for each seed" if len(seeds) > 1 else ""
-            lines.append(f"- {who}, audit {audit} ({why}), {seeds_told(seeds)}: `{first.command(out)}`{more}")
+def missing_lines(paper: Paper, pages: Sequence[Page], stale: Mapping[str, str]) -> list[str]:
+    """Markdown of all that these tables lack, or that nothing does."""
+    names = dict.fromkeys(f"{page.dataset}/{name}" for page in pages for name in page.missing)
+    lines = [f"- {who}: {seeds_told(seeds)}" for (who, _), seeds in _grouped(paper, names, {}).items()]
+    lines = lines or ["Nothing: every run of these tables is there."]
+    if stale:
+        lines += ["", "Made with other settings or audits than `paper.toml` asks for by now:", ""]
+        for (who, what), seeds in _grouped(paper, stale, stale).items():
+            lines.append(f"- {who}, {seeds_told(seeds)}: {what}")
     return lines
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from veilrec import __version__
-from veilrec.reproduction.audits import Lack
 from veilrec.reproduction.overview import SAYS, Told, heading, missing_lines, overview
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import BELOW, MUTE, OURS, cost_of, grid, unmeasured
@@ -17,13 +16,7 @@ from veilrec.result import Result
 __all__ = ["Told", "gaps", "markdown", "marks", "plain"]
 
 
-def markdown(
-    paper: Paper,
-    told: Sequence[Told],
-    commands: Sequence[str],
-    stale: Mapping[str, str],
-    lacks: Sequence[Lack] = (),
-) -> str:
+def markdown(paper: Paper, told: Sequence[Told], commands: Sequence[str], stale: Mapping[str, str]) -> str:
     """All tables of a paper by dataset, behind a head that says how to read them and what came out."""
     lines = [f"# Results: {paper.title}", "", *_head(paper, told, commands), "", *overview(paper, told)]
     for dataset in dict.fromkeys(one.page.dataset for one in told):
@@ -32,7 +25,7 @@ def markdown(
             if one.page.dataset == dataset:
                 lines += ["", *_table(paper, one)]
     pages = [one.page for one in told]
-    lines += ["", "## What is missing", "", *missing_lines(paper, pages, stale, lacks)]
+    lines += ["", "## What is missing", "", *missing_lines(paper, pages, stale)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -92,7 +85,7 @@ def _table(paper: Paper, told: Told) -> list[str]:
     if not page.ran:
         return lines
     for sheet in told.sheets:
-        lines += ["", f"**{sheet.title}**", "", *grid(sheet)]
+        lines += ["", f"**{sheet.title}**", "", *grid(sheet), *(["", sheet.note] if sheet.note else [])]
     if told.claims:
         lines += ["", f"{SAYS}:", "", *(f"- {c.sentence}" for c in told.claims)]
     notes = [*page.table.notes, *marks(paper, page)]
@@ -141,8 +134,7 @@ def plain(told: Told) -> dict[str, Any]:
         "title": page.table.title,
         "dataset": page.dataset,
         "seeds": page.seeds,
-        "popularity": page.popularity,
-        "popularity_beside": dict(page.popularity_beside),
+        "popularity": dict(page.popularity),
         "rows": [
             {
                 "method": row.method,

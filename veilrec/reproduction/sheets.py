@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from veilrec.metrics.epsilons import epsilon_of
 from veilrec.metrics.measures import gathered
-from veilrec.metrics.words import bracketed, number, signed
+from veilrec.metrics.words import ABSENT, bracketed, number, signed
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.per_round import HEAD, Cost, at_rounds, cells, costs, looks
@@ -30,11 +30,12 @@ COORDINATE = "ε a coordinate"
 
 @dataclass(frozen=True)
 class Sheet:
-    """A title, a head, and rows of text; every column but the first holds numbers."""
+    """A title, a head, and rows of text; every column but the first holds numbers. Below them a note."""
 
     title: str
     head: list[str]
     rows: list[list[str]]
+    note: str = ""
 
 
 def sheets_of(paper: Paper, page: Page) -> list[Sheet]:
@@ -71,10 +72,10 @@ def unmeasured(paper: Paper, page: Page) -> list[str]:
     return [f"Not measured in these runs: {' and '.join(who)} ({what})." for what, who in found.items()]
 
 
-def grid(sheet: Sheet, left: int = 1) -> list[str]:
-    """A sheet as a Markdown table; the first columns hold words, the others numbers."""
+def grid(sheet: Sheet) -> list[str]:
+    """A sheet as a Markdown table."""
     rows = [[_cell(cell) for cell in row] for row in (sheet.head, *sheet.rows)]
-    rule = ["---"] * left + ["---:"] * (len(sheet.head) - left)
+    rule = ["---", *["---:"] * (len(sheet.head) - 1)]
     return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
 
 
@@ -171,10 +172,18 @@ def _useful(paper: Paper, page: Page) -> Sheet:
         others = [cell for one in metrics[1:] for cell in _three(row, Quantity(one))]
         numbers = [*_three(row, Quantity(paper.metric)), *above, *others]
         rows.append([_label(row), *numbers, *epsilon_of(results).cells, seeds, minutes(results)])
-    lowest = number(page.popularity) if page.popularity is not None else MISSING
-    floors = {by[one]: number(value) for one, value in page.popularity_beside.items()}
-    floor = ["popularity", lowest, *(floors.get(told, "") for told in head[2:])]
-    return Sheet("Usefulness, and what is guaranteed", head, [*rows, floor])
+    floors = {by[one]: number(value) for one, value in page.popularity.items() if one in by}
+    floor = ["popularity", floors.get(head[1], MISSING), *(floors.get(told, "") for told in head[2:])]
+    return Sheet("Usefulness, and what is guaranteed", head, [*rows, floor], _selected(page))
+
+
+def _selected(page: Page) -> str:
+    """Name the rounds whose states were tested, a seed each: ``Plain 40, –, 50`` where seed 1 is missing."""
+    told = []
+    for row in page.ran:
+        rounds = [f"{row.runs[s].selected:,}" if s in row.runs else ABSENT for s in range(page.seeds)]
+        told.append(f"{row.label} {', '.join(rounds)}")
+    return f"Selected rounds, by seed: {'; '.join(told)}."
 
 
 def _curve(page: Page, name: str) -> Sheet | None:

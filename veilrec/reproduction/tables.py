@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 from veilrec.errors import BadInput
+from veilrec.lab.presets import PRESETS
 from veilrec.metrics.alike import refuse_mixtures
-from veilrec.metrics.leaks import Run
 from veilrec.metrics.measures import Measure
-from veilrec.reproduction.audits import attacks
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Table
-from veilrec.reproduction.numbers import Quantity, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
 from veilrec.reproduction.words import COMPONENTS
 from veilrec.result import Result
 
-__all__ = ["Entry", "Page", "Row", "beside", "page_of", "reported", "values_of"]
+__all__ = ["Entry", "Page", "Row", "attacks", "beside", "page_of", "reported", "values_of"]
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,9 @@ class Page:
         columns: The attack's numbers by attribute, in the order of the columns.
         rows: Its methods.
         floors: What blind guesses reach, by number and kind of guess.
-        popularity: The floor of usefulness, or None where nothing was run.
+        popularity: The floor of usefulness by metric; empty where nothing was run.
         seeds: How many are asked for.
         missing: Runs that are not there: ``pure/seed=2``.
-        popularity_beside: The floor by the other metrics.
     """
 
     name: str
@@ -95,10 +93,9 @@ class Page:
     columns: dict[str, list[Quantity]]
     rows: list[Row]
     floors: dict[Quantity, dict[str, float]]
-    popularity: float | None
+    popularity: Mapping[str, float]
     seeds: int
     missing: list[str]
-    popularity_beside: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def ran(self) -> list[Row]:
@@ -118,15 +115,14 @@ def page_of(paper: Paper, name: str, dataset: str, finished: FinishedRuns, *, ex
     """
     table = paper.tables[name]
     methods = table.rows if extra else list(table.methods)
-    found = finished.all(dataset, methods)
+    found = [run for method in methods for run in finished.named(dataset, method)]
     if found:
-        refuse_mixtures([Run(path, result) for path, result in found.items()])
+        refuse_mixtures(found)
     known = [attribute for attribute in table.attributes if paper.datasets[dataset].has(attribute)]
     columns = {attribute: _columns(paper, table, attribute) for attribute in known}
     rows = [_row(paper, name, dataset, method, columns, finished) for method in methods]
-    results = list(found.values())
+    results = [run.result for run in found]
     every = [what for some in columns.values() for what in some]
-    floor = results[0].utility.floor if results else {}
     return Page(
         name,
         table,
@@ -134,10 +130,9 @@ def page_of(paper: Paper, name: str, dataset: str, finished: FinishedRuns, *, ex
         columns,
         rows,
         {what: floors_of(results, what) for what in every},
-        floor.get(paper.metric),
+        results[0].utility.floor if results else {},
         finished.seeds,
         [f"{row.method}/seed={s}" for row in rows for s in range(finished.seeds) if s not in row.runs],
-        {metric: floor[metric] for metric in paper.metrics_of(table)[1:] if metric in floor},
     )
 
 
@@ -150,6 +145,14 @@ def _columns(paper: Paper, table: Table, attribute: str) -> list[Quantity]:
         for part in table.parts:
             found.append(Quantity(score, attribute, audit, part=part))
     return found
+
+
+def attacks(audit: str, attacker: str) -> bool:
+    """Whether an audit has an attacker of a name; one that somebody put together may have any."""
+    found = PRESETS.get(audit.partition("@")[0])
+    if found is None or attacker == WORST:
+        return True
+    return attacker in {name or entry for entry, one in found.attacks.items() for name in one.unfold()}
 
 
 def beside(paper: Paper, columns: Sequence[Quantity]) -> list[Quantity]:

@@ -39,7 +39,10 @@ def print_tables(paper: Paper, told: Sequence[Told], stale: Mapping[str, str]) -
             out.print(printable(note), style="dim")
         out.print()
     for name, what in stale.items():
-        out.print(f"{name} was made with other settings than the paper asks for now: {what}.", style="yellow")
+        out.print(
+            f"{name} was made with other settings or audits than the paper asks for now: {what}.",
+            style="yellow",
+        )
 
 
 def _print_sheet(out: Console, sheet: Sheet) -> None:
@@ -53,6 +56,8 @@ def _print_sheet(out: Console, sheet: Sheet) -> None:
         for row in sheet.rows:
             shown.add_row(*(printable(row[k]) for k in places))
         out.print(shown)
+    if sheet.note:
+        out.print(printable(sheet.note), style="dim")
 
 
 def print_papers(papers: Mapping[str, Paper]) -> None:

@@ -82,7 +82,7 @@ class Split(Recommender):
     What the other model makes of a user's vector and the items (`represent`) is made of both vectors, in
     training of what its `edge_dropout` leaves of the items, the same ones for both; its own way of scoring is
     dropped, and with it its `head` and `sharing`. The scopes of both tables are those named here, whatever
-    `user` or `scopes` said. Parts that other defences have attached to it stay.
+    `user` said. Parts that other defences have attached to it stay.
 
     Args:
         base: A model with one user and one item table of one width.
