@@ -85,9 +85,8 @@ def measure(shape: str, model: str, workers: int, rounds: int, device: str) -> d
 
 def _rounds(federation: Federation) -> Iterator[dict[str, int]]:
     """The bytes of round after round, counted as a run counts them."""
-    model, protocol, dtype = federation.model, federation.protocol, federation.plan.dtype
-    sheets = protocol.schema(model, dtype), protocol.letter(model, dtype)
-    traffic = Traffic(*sheets, len(federation.clients))
+    down = federation.protocol.letter(federation.model, federation.plan.dtype)
+    traffic = Traffic(down, len(federation.clients))
     for _ in federation.rounds(federation.start(), until=10**6, watch=[traffic]):
         yield traffic.finish()
 

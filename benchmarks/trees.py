@@ -38,7 +38,9 @@ class Ended(NamedTuple):
         return f"exit code {self.code}: {(self.errors.strip().splitlines() or ['no message'])[-1]}"
 
 
-def start(tree: Path, arguments: Sequence[str], meanwhile: Meanwhile | None = None) -> Ended:
+def start(
+    tree: Path, arguments: Sequence[str], meanwhile: Meanwhile | None = None, deadline: float = DEADLINE
+) -> Ended:
     """Run Python on a tree to its end; `meanwhile` may signal the process.
 
     What this reports as memory is at least what the caller has, since a child begins as a copy of it: so
@@ -49,7 +51,7 @@ def start(tree: Path, arguments: Sequence[str], meanwhile: Meanwhile | None = No
         process = subprocess.Popen(
             command, cwd=tree, env=_environment(tree), stdout=subprocess.DEVNULL, stderr=errors
         )
-        timer = Timer(DEADLINE, process.kill)
+        timer = Timer(deadline, process.kill)
         timer.start()
         try:
             if meanwhile is not None:

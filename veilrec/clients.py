@@ -179,7 +179,11 @@ class Clients:
 
     def name(self, client: int) -> str:
         """The name of a client for people: the user's original id, or the number of the silo."""
-        return str(self.log.user_ids[int(self.seats[client, 0])]) if self.n_seats == 1 else f"silo {client}"
+        return (
+            str(self.log.user_ids[int(self.seats[client, 0])])
+            if self.n_seats == 1
+            else f"silo {int(self.number[client])}"
+        )
 
     def place_of(self, users: Tensor) -> tuple[Tensor, Tensor]:
         """The client of each user ``[u]``, and the seat there; everybody has one."""

@@ -6,7 +6,16 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["BadInput", "ClientFailed", "Corrupted", "Interrupted", "VeilrecError", "nearest"]
+__all__ = [
+    "BadInput",
+    "ClientFailed",
+    "Corrupted",
+    "Elsewhere",
+    "Interrupted",
+    "Lost",
+    "VeilrecError",
+    "nearest",
+]
 
 
 class VeilrecError(Exception):
@@ -23,6 +32,20 @@ class BadInput(VeilrecError):
     def __init__(self, where: str | Path, what: str, fix: str = "", *, line: int | None = None) -> None:
         place = f"{where}:{line}" if line is not None else f"{where}"
         super().__init__(f"{place}: {what}" + (f"; {fix}" if fix else ""))
+
+
+class Lost(VeilrecError):
+    """Another process of the run that is gone, or does not answer; `--resume` goes on from what was saved."""
+
+    code = 3
+
+
+class Elsewhere(VeilrecError):
+    """An error of another process of the run, as it was told there; `quiet` where that one says it, too."""
+
+    def __init__(self, message: str, code: int, *, quiet: bool = False) -> None:
+        self.code, self.quiet = code, quiet
+        super().__init__(message)
 
 
 class Corrupted(VeilrecError):

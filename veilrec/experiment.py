@@ -19,6 +19,7 @@ from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
+from veilrec.engine.ranks.links import Link
 from veilrec.eraser import VectorEraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
@@ -32,8 +33,9 @@ from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.fingerprint import describe, fingerprint
-from veilrec.runs.interrupt import stoppable
+from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.session import Session
+from veilrec.runs.shared import shared
 from veilrec.runs.training import Progress
 from veilrec.runs.world import IDS, save_world
 from veilrec.wire.transcript import Record
@@ -161,6 +163,7 @@ class Experiment:
         progress: Progress | None = None,
         world: bool = True,
         checkpoint_seconds: float = SECONDS,
+        link: Link | None = None,
     ) -> Result:
         """Train, select on validation, test once.
 
@@ -171,6 +174,7 @@ class Experiment:
             progress: Called with ``(phase, done, total, row)``.
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
+            link: The other processes that share the run, where it has several; each of them has the result.
 
         Raises:
             BadInput: Before anything is written, where something cannot be right.
@@ -184,24 +188,30 @@ class Experiment:
         settings = self.settings() if recipe is None else dict(recipe.values)
         device = torch.device(self.device).type
         mark = fingerprint({**settings, "device": device}, federation.model, self.data)
-        with stoppable() as stop, folder.claim(out, resume=resume) as place:
-            if (place / RESULT).exists():
-                return _finished(place, mark)
-            if out is not None:
-                folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
-                if world and not (place / IDS).exists():
-                    save_world(place, self.data)
-            session = Session(
-                federation,
-                self.data,
-                self._record,
-                place,
-                out is not None,
-                progress or (lambda *told: None),
-                examiner,
-                self.erasers,
-            )
-            return session.run(stop, checkpoint_seconds, mark, settings)
+
+        def alone(federation: Federation) -> Result:
+            with stoppable(echo=ECHO if link else 0.0) as stop, folder.claim(out, resume=resume) as place:
+                if link is not None:
+                    link.begin()
+                if (place / RESULT).exists():
+                    return _finished(place, mark)
+                if out is not None:
+                    folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
+                    if world and not (place / IDS).exists():
+                        save_world(place, self.data)
+                session = Session(
+                    federation,
+                    self.data,
+                    self._record,
+                    place,
+                    out is not None,
+                    progress or (lambda *told: None),
+                    examiner,
+                    self.erasers,
+                )
+                return session.run(stop, checkpoint_seconds, mark, settings)
+
+        return alone(federation) if link is None else shared(link, federation, alone)
 
     @property
     def _record(self) -> Record:

@@ -94,7 +94,7 @@ class Result:
 
     def save(self, folder: Path) -> None:
         """Write ``result.json``, which says that the run is finished."""
-        write_json(folder / RESULT, {"version": VERSION, **asdict(self)})
+        write_json(folder / RESULT, self.values())
 
     @classmethod
     def load(cls, folder: Path) -> Result:
@@ -109,8 +109,16 @@ class Result:
             raise BadInput(
                 path, "no such file: not a finished run", "finish it with --resume, or name another folder"
             )
-        values = read_json(path)
-        if (version := values.pop("version", None)) != VERSION:
+        return cls.of(read_json(path), path)
+
+    def values(self) -> dict[str, Any]:
+        """The whole result in plain words and numbers."""
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], path: Path) -> Result:
+        """The reverse of `values`, which come from a file."""
+        if (version := values.get("version")) != VERSION:
             raise BadInput(path, f"written as version {version}", f"this veilrec reads version {VERSION}")
         try:
             known = {f.name: values[f.name] for f in fields(cls)}

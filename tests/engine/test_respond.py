@@ -105,7 +105,7 @@ def test_bytes_and_rows_are_counted_alike(body: str) -> None:
     letter = fed.protocol.letter(fed.model, fed.plan.dtype)
     counted = []
     for federated in (fed, changed(fed, body=BODIES[body])):
-        traffic, ledger = Traffic(fed.fleet.schema(), letter, len(fed.clients)), Ledger.of(fed)
+        traffic, ledger = Traffic(letter, len(fed.clients)), Ledger.of(fed)
         run(federated, 2, watch=[traffic, ledger])
         counted.append((traffic.summary(), ledger.uploads.tolist()))
     assert counted[0] == counted[1]

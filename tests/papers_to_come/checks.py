@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.engine.ranks.pipes import ranked
 from tests.worlds import Both, both, digest, held, largest
 from veilrec import node
 from veilrec.base.params import Message, Params, Rows
@@ -172,7 +173,7 @@ def by_a_device(case: Case, folder: Path) -> None:
 def counter(fed: Federation) -> Traffic:
     fleet = fed.fleet
     letter = fleet.protocol.letter(fleet.model, fleet.plan.dtype)
-    return Traffic(fleet.schema(), letter, len(fed.clients), query=fed.protocol.query_schema(fed.model))
+    return Traffic(letter, len(fed.clients), query=fed.protocol.query_schema(fed.model))
 
 
 def by_a_checkpoint(case: Case, folder: Path, leaves: str = "clients") -> None:
@@ -262,6 +263,20 @@ def by_two_shards(case: Case, folder: Path) -> None:
         assert same(judged.values, also.values)
 
 
+def by_ranks(case: Case, folder: Path) -> None:
+    """Two processes do what one does, to the bit; the server scores what devices of either ask."""
+    whole = case.federation()
+    one, every = trained(whole), torch.arange(len(whole.clients))
+    with ranked(case.federation, 2) as parted:
+        *_, (other, _) = parted.rounds(parted.start())
+        assert same(one.server, other.server)
+        assert same(one.memory, other.memory)
+        assert same(held(whole, one), parted.fleet.gather().devices.get(every))
+        judged, also = whole.evaluate(one), parted.evaluate(other)
+        assert torch.equal(judged.user, also.user)
+        assert same(judged.values, also.values)
+
+
 def by_bytes(case: Case, folder: Path) -> None:
     """Letters and folds come back from their bytes; what is cut, or not declared, is refused."""
     fed = case.federation()
@@ -312,6 +327,7 @@ CHECKS: list[Check] = [
     by_ledger,
     by_report,
     by_two_shards,
+    by_ranks,
     by_bytes,
     by_new_servers,
 ]

@@ -29,7 +29,7 @@ from veilrec.wire.uploads import Exchange, Finder
 
 def traffic(fed: Federation) -> Traffic:
     letter = fed.protocol.letter(fed.model, fed.plan.dtype)
-    return Traffic(fed.fleet.schema(), letter, len(fed.clients), fed.clients.n_seats)
+    return Traffic(letter, len(fed.clients), fed.clients.n_seats)
 
 
 FINDERS: dict[str, Callable[[Federation], Any]] = {"traffic": traffic, "ledger": Ledger.of}

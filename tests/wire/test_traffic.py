@@ -28,11 +28,8 @@ MODELS: dict[str, Callable[..., Recommender]] = {
 
 
 def counter(fed: Federation) -> Traffic:
-    up, down = (
-        fed.protocol.schema(fed.model, dtype=fed.plan.dtype),
-        fed.protocol.letter(fed.model, fed.plan.dtype),
-    )
-    return Traffic(up, down, len(fed.clients), fed.clients.n_seats)
+    down = fed.protocol.letter(fed.model, fed.plan.dtype)
+    return Traffic(down, len(fed.clients), fed.clients.n_seats)
 
 
 def weigh(exchange: Exchange, up: Counter[int]) -> None:

@@ -47,6 +47,8 @@ class Plan:
         precision: Precision of the weights: float32, or float64 for tests.
         keeps: Place of devices' own weights between rounds: it changes memory and never results. ``auto``
             takes files for more than a gigabyte of them, unless on a GPU.
+        timeout: Seconds without a sign of life after which a process of the run is taken for lost, where it
+            has several.
         budget: Stop before the round in which the ε of all uploads of any one user would exceed this number;
             0 for no budget.
     """
@@ -67,6 +69,7 @@ class Plan:
     workers: int = 2
     precision: Literal["float32", "float64"] = "float32"
     keeps: Literal["auto", "memory", "disk"] = "auto"
+    timeout: float = 60.0
     budget: float = 0.0
 
     def __post_init__(self) -> None:
@@ -86,6 +89,9 @@ class Plan:
             raise BadInput(
                 "plan.budget", f"{self.budget} is no ε", "give a number above 0, or 0 for no budget"
             )
+        if not 2 <= self.timeout < float("inf"):
+            what = f"{self.timeout} s are too few to tell a slow process from a lost one"
+            raise BadInput("plan.timeout", what, "give 2 or more")
         if not all(0 <= rate < float("inf") for rate in every_rate(self.lr)):
             raise BadInput("plan.lr", f"{self.lr} is no learning rate", "give a finite number from 0 upwards")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from veilrec.base.files import grab, writing
 
-__all__ = ["Scratch"]
+__all__ = ["Scratch", "close_all"]
 
 PREFIX, LOCK = "veilrec-scratch-", "scratch.lock"  # no run directory looks like that
 
@@ -32,10 +32,20 @@ class Scratch:
             _sweep(base)
             self.folder, descriptor = _made()
         self._end = weakref.finalize(self, _remove, self.folder, descriptor, os.getpid())
+        _open.add(self)
 
     def close(self) -> None:
         """Remove the folder."""
         self._end()
+
+
+_open: weakref.WeakSet[Scratch] = weakref.WeakSet()
+
+
+def close_all() -> None:
+    """Remove all folders of this process, which is about to end without its usual goodbyes."""
+    for one in list(_open):
+        one.close()
 
 
 def _made() -> tuple[Path, int]:

@@ -13,7 +13,8 @@ import typer
 
 from veilrec import __version__
 from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs
-from veilrec.errors import ClientFailed, VeilrecError
+from veilrec.cli.arguments import launched
+from veilrec.errors import BadInput, ClientFailed, Elsewhere, VeilrecError
 
 __all__ = ["app", "main"]
 
@@ -55,12 +56,22 @@ def root(
     if version:
         print(f"veilrec {__version__}")
         raise typer.Exit
+    if launched() and context.invoked_subcommand != "run":
+        what = f"`veilrec {context.invoked_subcommand}` does its work in one process"
+        raise BadInput("torchrun", what, "start it without torchrun; `veilrec run` is what several can share")
     if context.invoked_subcommand is None:
         print(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; whatever happens becomes an exit code and, where something is wrong, one line."""
+    code = _main(arguments)
+    if (links := sys.modules.get("veilrec.engine.ranks.links")) is not None:
+        links.leave(code)
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a title may have letters that the terminal lacks
@@ -100,6 +111,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
 
 def _told(error: VeilrecError) -> int:
     """One line for an error that veilrec knows; a device that failed for a reason unknown shows where."""
+    if isinstance(error, Elsewhere) and error.quiet:
+        return error.code  # another process says it
     cause = error.__cause__
     if isinstance(error, ClientFailed) and cause is not None:
         if isinstance(cause, VeilrecError):

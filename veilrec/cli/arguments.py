@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +22,15 @@ __all__ = [
     "Runs",
     "Seed",
     "Sets",
+    "launched",
     "load_plugins",
     "print_json",
 ]
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``torchrun`` started this process beside others."""
+    return "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
 
 
 def load_plugins(paths: list[Path] | None) -> list[Path]:

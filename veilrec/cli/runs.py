@@ -58,10 +58,16 @@ def run(
     job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem
-        _tell_all(work.many(loaded, place, job), place, as_json)
+        with work.sharing(job) as job:
+            results = work.many(loaded, place, job)
+        if job.tells:
+            _tell_all(results, place, as_json)
         return
     place = out or Path("runs") / f"{recipe.stem}-{loaded.seeds[0]}"
-    result = work.one(loaded, place, job)
+    with work.sharing(job) as job:
+        result = work.one(loaded, place, job)
+    if not job.tells:
+        return
     if as_json:
         print_json(asdict(result))
         return

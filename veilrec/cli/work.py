@@ -3,28 +3,58 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
+from veilrec.engine.ranks.links import Link, joined
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.recipe import Recipe
 from veilrec.recipe.cells import Cell, run_cells
 from veilrec.result import Result
 
-__all__ = ["ExperimentMaker", "Job", "many", "one"]
+__all__ = ["ExperimentMaker", "Job", "many", "one", "sharing"]
+
+PATIENCE = 60.0  # seconds without a sign of life while a recipe is read; then it is the recipe's
 
 
 @dataclass(frozen=True)
 class Job:
-    """Options of a command that hold for one run as for many."""
+    """Options of a command that hold for one run as for many.
+
+    Attributes:
+        device, resume, world, quiet: The options of the command.
+        link: The other processes that share the work, where ``torchrun`` started several.
+    """
 
     device: str = "cpu"
     resume: bool = False
     world: bool = True
     quiet: bool = False
+    link: Link | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether this process is the one that prints."""
+        return self.link is None or self.link.leads
+
+
+@contextmanager
+def sharing(job: Job) -> Iterator[Job]:
+    """A job with the processes that ``torchrun`` started; again after one was lost, it is resumed."""
+    if not launched():
+        yield job
+        return
+    with joined(PATIENCE) as link, warnings.catch_warnings():
+        if not link.leads:
+            warnings.simplefilter("ignore")
+        yield replace(job, resume=job.resume or link.again, quiet=job.quiet or not link.leads, link=link)
 
 
 def one(
@@ -35,7 +65,9 @@ def one(
     with recipe.blaming(), showing(select, title, quiet=job.quiet) as progress:
         progress.phase(f"loading {recipe.values['data']['name']}")
         experiment = (maker or ExperimentMaker(job.device)).experiment(recipe)
-        return experiment.run(out, resume=job.resume, recipe=recipe, progress=progress, world=job.world)
+        return experiment.run(
+            out, resume=job.resume, recipe=recipe, progress=progress, world=job.world, link=job.link
+        )
 
 
 def many(recipe: Recipe, out: Path, job: Job) -> list[tuple[dict[str, Any], Result]]:
@@ -50,7 +82,9 @@ def many(recipe: Recipe, out: Path, job: Job) -> list[tuple[dict[str, Any], Resu
             progress.begin(places[cell.name])
             return maker.experiment(cell.recipe)
 
-        results = run_cells(chosen, make, out, resume=job.resume, progress=progress, world=job.world)
+        results = run_cells(
+            chosen, make, out, resume=job.resume, progress=progress, world=job.world, link=job.link
+        )
     return [(cell.settings, results[cell.name]) for cell in chosen]
 
 

@@ -46,6 +46,7 @@ class Ledger:
     """
 
     tag = "ledger"
+    reads = ()  # no values of an upload, only how many rows there are
 
     def __init__(
         self,
@@ -101,11 +102,6 @@ class Ledger:
     def guarantee(self) -> bool:
         """Whether declared noise covers every value that leaves, also those of users who post."""
         return not lacks(self)
-
-    @property
-    def reads(self) -> tuple[str, ...] | None:
-        """The names it reads of an upload: all, where rows are charged for."""
-        return None if self.charges else ()
 
     def __call__(self, exchange: Exchange) -> None:
         """Count one chunk of one round."""

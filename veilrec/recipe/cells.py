@@ -12,6 +12,7 @@ from veilrec.errors import BadInput
 from veilrec.result import RESULT, Result
 
 if TYPE_CHECKING:
+    from veilrec.engine.ranks.links import Link
     from veilrec.experiment import Experiment, Written
 
 __all__ = ["INDEX", "Cell", "run_cells", "runs_in"]
@@ -41,24 +42,30 @@ def run_cells(
     out: Path,
     *,
     resume: bool = False,
+    link: Link | None = None,
     **options: Any,
 ) -> dict[str, Result]:
     """Run each cell in ``out/name``, with the `options` of `Experiment.run`; resumed, finished ones stay.
 
-    `make` makes a cell's experiment when its turn has come, so that not all data is held at once.
+    `make` makes a cell's experiment when its turn has come, so that not all data is held at once. Of several
+    processes that share the work (`link`) the leader alone writes.
 
     Raises:
         BadInput: Where names will not do, or the folder holds something else.
     """
-    _check([cell.name for cell in cells], out, resume)
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+    writes = link is None or link.leads
+    if writes:
+        _check([cell.name for cell in cells], out, resume)
+        with writing(out):
+            out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = {}
     for cell in cells:
-        _write_index(cells, out)
+        if writes:
+            _write_index(cells, out)
         place, recipe = out / cell.name, cell.recipe
-        results[cell.name] = make(cell).run(place, resume=resume, recipe=recipe, **options)
-    _write_index(cells, out)
+        results[cell.name] = make(cell).run(place, resume=resume, recipe=recipe, link=link, **options)
+    if writes:
+        _write_index(cells, out)
     return results
 
 

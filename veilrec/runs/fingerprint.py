@@ -21,6 +21,7 @@ __all__ = ["data_fingerprint", "describe", "fingerprint"]
 IDLE = {  # settings that change no bit of a result
     ("plan", "workers"),
     ("plan", "keeps"),
+    ("plan", "timeout"),
     ("data", "path"),
     ("plugin", "path"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,9 +13,10 @@ from types import FrameType
 from veilrec.errors import Interrupted
 from veilrec.wire.uploads import Exchange
 
-__all__ = ["GRACE", "Stop", "stoppable"]
+__all__ = ["ECHO", "GRACE", "Stop", "stoppable"]
 
 GRACE = 2.5  # seconds that a round has to finish after the first signal
+ECHO = 1.0  # seconds in which a signal comes twice where several processes share a run
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -23,13 +25,15 @@ class Stop:
 
     Attributes:
         asked: After the first signal. The second one, or the end of the grace, raises `KeyboardInterrupt`,
-            which cannot be mistaken for the failure of a device.
+            which cannot be mistaken for the failure of a device. Within the seconds of an `echo`, a signal
+            is the first one again: ``torchrun`` passes on what its processes have got as well.
     """
 
     reads = ()  # of an upload
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, echo: float = 0.0) -> None:
         self.asked = False
+        self._echo, self._since = echo, 0.0
         self._over = self._closed = False
         self._timer = threading.Timer(grace, self._expire)
         self._timer.daemon = True
@@ -55,9 +59,11 @@ class Stop:
         if self._closed:
             return
         if self.asked:
+            if time.monotonic() - self._since < self._echo:
+                return
             self._over = True
             raise KeyboardInterrupt
-        self.asked = True
+        self.asked, self._since = True, time.monotonic()
         self._timer.start()
 
     def _expire(self) -> None:
@@ -72,13 +78,13 @@ class Stop:
 
 
 @contextmanager
-def stoppable(grace: float = GRACE) -> Iterator[Stop]:
+def stoppable(grace: float = GRACE, echo: float = 0.0) -> Iterator[Stop]:
     """While this lasts, signals ask for a clean stop; in another than the main thread nothing changes.
 
     Raises:
         Interrupted: Where a signal ended the work within.
     """
-    stop = Stop(grace)
+    stop = Stop(grace, echo)
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, stop.handle) for number in SIGNALS} if main else {}
     try:

@@ -69,7 +69,7 @@ class Training:
         """The byte counter."""
         fed, model, dtype = self.federation, self.federation.model, self.federation.plan.dtype
         down, query = fed.protocol.letter(model, dtype), fed.protocol.query_schema(model, dtype)
-        return Traffic(fed.fleet.schema(), down, len(fed.clients), fed.clients.n_seats, query)
+        return Traffic(down, len(fed.clients), fed.clients.n_seats, query)
 
     @cached_property
     def ledger(self) -> Ledger:

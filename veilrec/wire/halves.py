@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -14,14 +14,25 @@ from veilrec.model import Recommender
 from veilrec.protocol import Protocol
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
-from veilrec.wire.uploads import EACH, Fold, Letter, Posts
+from veilrec.wire.uploads import EACH, Exchange, Fold, Letter, Posts, Uploads
 
-__all__ = ["fingerprint", "fold_bytes", "fold_of", "letter_bytes", "letter_of", "notes", "tensors_of"]
+__all__ = [
+    "exchange_bytes",
+    "exchange_of",
+    "fingerprint",
+    "fold_bytes",
+    "fold_of",
+    "letter_bytes",
+    "letter_of",
+    "notes",
+    "tensors_of",
+]
 
 ALL, POSTS, ROUND = "all/", "posts/", "round"
 PARTIAL, SEEN = "partial/", "seen/"
 ROW = {"clients": "row/clients", "loss": "row/loss"}
 OWNER, GROUPS = "posts/owner", "groups"
+COHORT, VALUE, SUM, COUNT, ROW_OF = "cohort", "value/", "sum/", "count/", "row/"
 
 
 def notes(run: str = "", recipe: str = "", missed: Sequence[int] = ()) -> dict[str, str]:
@@ -99,6 +110,38 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
         codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
     row = {name: float(rest[place]) for name, place in ROW.items()}
     return Fold(partial, Posts(rest[OWNER], values), row, _seen(rest), tuple(rest[GROUPS].tolist()))
+
+
+def exchange_bytes(exchange: Exchange, read: Collection[str] | None) -> bytes:
+    """One chunk of a round for watches in another process: the values that any of them reads (None for all),
+    and how many rows of a table each device sent. Losses stay where they are.
+    """
+    received = exchange.received
+    flat: Params = {COHORT: received.cohort, OWNER: received.posts.owner}
+    flat |= {POSTS + name: value for name, value in received.posts.values.items()}
+    tables = [name for name, spec in exchange.schema.items() if spec.table is not None]
+    flat |= {COUNT + name: received.row_counts(name) for name in tables}
+    for name, value in received.values.items():
+        if read is not None and name not in read:
+            continue
+        flat[VALUE + name] = value.value if isinstance(value, Rows) else value
+        if isinstance(value, Rows):
+            flat[ROW_OF + name] = value.row
+    flat |= {SUM + name: value for name, value in received.sums.items() if read is None or name in read}
+    return codec.encode({**flat})
+
+
+def exchange_of(data: bytes, cohort: Tensor, letter: Letter, schema: Schema) -> Exchange:
+    """The reverse of `exchange_bytes`, for a chunk of those ``[c]``, ascending, that a letter is for."""
+    flat = tensors_of(codec.decode(data, {}, sender="exchange", rest=True))
+    rows = under(flat, ROW_OF)
+    values: Message = {n: Rows(rows[n], v) if n in rows else v for n, v in under(flat, VALUE).items()}
+    posts = {name: value for name, value in under(flat, POSTS).items() if POSTS + name != OWNER}
+    received = Uploads(
+        flat[COHORT], values, Posts(flat[OWNER], posts), sums=under(flat, SUM), rows=under(flat, COUNT)
+    )
+    sent = letter.only(torch.searchsorted(cohort, flat[COHORT]))
+    return Exchange(letter.round + 1, sent, received, schema)
 
 
 def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:

@@ -36,18 +36,16 @@ class Traffic:
     Attributes:
         up, down: ``[clients]`` bytes so far.
         query: Bytes of one question; 0 where devices score for themselves.
-        reads: The names it reads of an upload: those of tables, whose rows depend on the device.
+        reads: The values it reads of an upload: none, only how many rows there are.
     """
 
     tag = "traffic"
+    reads = ()
 
-    def __init__(
-        self, up: Schema, down: Schema, n_clients: int, n_seats: int = 1, query: Schema | None = None
-    ) -> None:
+    def __init__(self, down: Schema, n_clients: int, n_seats: int = 1, query: Schema | None = None) -> None:
         self.up = torch.zeros(n_clients, dtype=torch.int64)
         self.down = torch.zeros(n_clients, dtype=torch.int64)
         self._n_seats = n_seats
-        self.reads = [name for name, spec in up.items() if spec.table is not None]
         self._letter = _longest(down)
         self.query = _longest(query) if query else 0
         self._count = dict.fromkeys(COUNTERS, 0)

@@ -1,0 +1,66 @@
+"""Several ranks in one process: a thread for each but the leader, and queues in the place of connections."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from veilrec.engine.ranks.follower import follow
+from veilrec.engine.ranks.leader import Ranks
+from veilrec.engine.ranks.links import LEADER, Link
+from veilrec.rounds import Federation
+
+SECONDS = 60.0  # for any one message
+Queues = dict[tuple[int, int], queue.Queue[bytes | Exception]]
+
+
+class Pipe(Link):
+    """A link whose messages go through queues of this process."""
+
+    def __init__(self, rank: int, size: int, queues: Queues) -> None:
+        self.rank, self.size, self.attempt = rank, size, 0
+        self.queues, self.bytes = queues, 0
+
+    def send(self, data: bytes, to: int = LEADER) -> None:
+        self.bytes += len(data)
+        self.queues[self.rank, to].put(data)
+
+    def receive(self, source: int = LEADER) -> bytes:
+        found = self.queues[source, self.rank].get(timeout=SECONDS)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def check(self) -> None:
+        pass
+
+    def allow(self, seconds: float) -> None:
+        pass
+
+
+@contextmanager
+def ranked(make: Callable[[], Federation], size: int) -> Iterator[Federation]:
+    """A federation on several ranks, each of which makes its own; all end with the block."""
+    queues: Queues = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
+
+    def run(rank: int) -> None:
+        try:
+            follow(Pipe(rank, size, queues), make().fleet.gather())
+        except Exception as error:
+            queues[rank, LEADER].put(error)  # as `Link.fail` tells it
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(1, size)]
+    for thread in threads:
+        thread.start()
+    federation = make()
+    fleet = Ranks.lead(federation.fleet.gather(), Pipe(LEADER, size, queues))
+    try:
+        yield replace(federation, fleet=fleet)
+    finally:
+        fleet.end({})
+        for thread in threads:
+            thread.join(timeout=SECONDS)
+    assert not any(thread.is_alive() for thread in threads)
