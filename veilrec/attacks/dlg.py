@@ -114,8 +114,7 @@ class DLG(OnGradient):
         """
         self._check_kept(seen, task)
         head, part = self._head(seen, task)
-        found: Replay = seen.once((self, part), lambda: self._everyone(seen, head, part))
-        return found
+        return seen.cached((self, part), lambda: self._everyone(seen, head, part))
 
     def _everyone(self, seen: Seen, head: Head, part: str) -> Replay:
         public = check(seen, part)

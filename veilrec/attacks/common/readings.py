@@ -59,8 +59,7 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
     Raises:
         BadInput: Where the uploads do not hold what it needs, and nothing is granted in its place.
     """
-    found: Reading = seen.once((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
-    return found
+    return seen.cached((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
 
 
 def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
@@ -104,8 +103,7 @@ def covered(seen: Seen) -> Tensor:
             there[users_of(seen.public, exchange)] = True
         return there
 
-    found: Tensor = seen.once("covered", look)
-    return found
+    return seen.cached("covered", look)
 
 
 def parts_of(seen: Seen) -> list[str]:
@@ -125,7 +123,7 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     for part in parts:
         if part not in parts_of(seen):
             raise BadInput("attack.parts", f'no part "{part}" is uploaded', nearest(part, parts_of(seen)))
-    found: Changes = seen.once(("updates", columns), lambda: changes(seen, public, columns))
+    found = seen.cached(("updates", columns), lambda: changes(seen, public, columns))
     chosen = [name for name in found.place if not parts or part_of(name) in parts]
     width, lost = sum(found.width[n] for n in chosen), max(found.loss[n] for n in chosen)
     return Reading(found.columns(chosen), width, lost)
@@ -205,8 +203,7 @@ def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
     names = _rows_of_users(public, parts) if public else []
     if public is None or not names:
         return None if granted is None else granted.float()
-    found: Tensor = seen.once(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
-    return found
+    return seen.cached(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
 
 
 def _rows_of_users(public: Public, parts: Sequence[str]) -> list[str]:
