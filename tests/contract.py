@@ -27,7 +27,7 @@ SIZES = {
     "FedGCN": {"dim": 16, "head": (32,)},
     "FedVAE": {"hidden": 16, "per": "item"},  # sums diverge at the rates of these tests
     "FedAU2": {"head": "dsvae", "hidden": 5},
-    "one_hot": {"columns": 0},
+    "one_hot": {"part": "user"},
     "DLG": {"steps": 40},
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
