@@ -47,7 +47,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"head": (8,)},
         {"kind": "neumf", "personal": True},
     ],
-    "FedRAP": [{"variant": "original"}, {"project": 5, "sparsity": 0.0}],
+    "FedRAP": [{"variant": "original"}, {"project": 5}],
     "PFedRec": [{"personal": False}],
     "APM": [
         {"order": "equation-11", "rows": "touched", "low": 10.0},

@@ -75,7 +75,6 @@ class DLG(OnGradient):
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.
-        attribute: The attribute whose classes it separates; "" for any with as many classes.
         steps, lr: Of Adam.
         starts: One try each: the standard deviation of its first input. User vectors are small, and an input
             far larger than the truth rarely finds back; the try that matches best is kept.
@@ -85,7 +84,6 @@ class DLG(OnGradient):
     """
 
     part: str = "adversary"
-    attribute: str = ""
     steps: int = 300
     lr: float = 0.1
     starts: tuple[float, ...] = (0.1, 0.3, 1.0)
