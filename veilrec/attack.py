@@ -16,7 +16,7 @@ from veilrec.wire.codec import Schema, Spec, weights
 from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange
 
-__all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
+__all__ = ["GRANTS", "Attack", "Granted", "Public", "Seen", "Task"]
 
 T = TypeVar("T")
 
@@ -225,11 +225,3 @@ class Attack(ABC):
     def notes(self, seen: Seen) -> dict[str, Any]:
         """Facts that a table prints beside the scores: the width of what was read, what was lost, …"""
         return {}
-
-
-class Pairs(ABC):
-    """An attack on interactions: which items did a user touch, from that user's upload alone."""
-
-    @abstractmethod
-    def pairs(self, public: Public, exchange: Exchange) -> Tensor:
-        """``[clients of the chunk, items]`` higher where an item was more likely touched."""
