@@ -41,7 +41,7 @@ def without_retired(raw: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = copy.deepcopy(dict(raw))
     for where, table in _tables(found):
-        gone = SECTIONS.get(where) or ENTRIES.get(str(table.get("name")), {})
+        gone = {**SECTIONS.get(where, {}), **ENTRIES.get(str(table.get("name")), {})}
         for name in [*gone.keys() & table.keys()]:
             if (given := table.pop(name)) != gone[name]:
                 what = f"{shown(given)} can be had no longer; what holds is {shown(gone[name])}"
