@@ -27,7 +27,7 @@ SIZES = {
     "FedGCN": {"dim": 16, "head": (32,)},
     "FedVAE": {"hidden": 16, "per": "item"},  # sums diverge at the rates of these tests
     "FedAU2": {"head": "dsvae", "hidden": 5},
-    "one_hot": {"columns": 0},
+    "one_hot": {"part": "user"},
     "DLG": {"steps": 40},
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -47,7 +47,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"head": (8,)},
         {"kind": "neumf", "personal": True},
     ],
-    "FedRAP": [{"variant": "original"}, {"project": 5, "sparsity": 0.0}],
+    "FedRAP": [{"variant": "original"}, {"project": 5}],
     "PFedRec": [{"personal": False}],
     "APM": [
         {"order": "equation-11", "rows": "touched", "low": 10.0},

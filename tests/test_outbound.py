@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.canary_world import canaries_of, canary_world, outside
-from veilrec.attacks.random_guess import RandomGuess
+from veilrec.attacks.attribute import AttributeInference
 from veilrec.base import tensors
 from veilrec.base.keys import Keys
 from veilrec.base.plan import Plan
@@ -103,7 +103,7 @@ def experiment(defence: Defence) -> Experiment:
         partial(FedMF, dim=4),
         defence=defence,
         plan=Plan(rounds=2, evaluate_every=1),
-        attacks={"guess": RandomGuess()},
+        attacks={"guess": AttributeInference(classifiers=("majority",))},
         threat=Threat(by_part=False, resamples=100, permutations=99),
     )
 

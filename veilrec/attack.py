@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -16,7 +16,9 @@ from veilrec.wire.codec import Schema, Spec, weights
 from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange
 
-__all__ = ["GRANTS", "Attack", "Granted", "Pairs", "Public", "Seen", "Task"]
+__all__ = ["GRANTS", "Attack", "Granted", "Public", "Seen", "Task"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,12 @@ class Seen:
             return self._probe(parts, again)
         return self._probe() if parts is None else self._probe(parts)
 
-    def once(self, key: Any, read: Callable[[], Any]) -> Any:
+    def cached(self, key: Any, read: Callable[[], T]) -> T:
         """The result of `read`, computed once and returned again to every later caller with the same key."""
         if key not in self._read:
             self._read[key] = read()
-        return self._read[key]
+        found: T = self._read[key]
+        return found
 
 
 class Task(NamedTuple):
@@ -222,11 +225,3 @@ class Attack(ABC):
     def notes(self, seen: Seen) -> dict[str, Any]:
         """Facts that a table prints beside the scores: the width of what was read, what was lost, …"""
         return {}
-
-
-class Pairs(ABC):
-    """An attack on interactions: which items did a user touch, from that user's upload alone."""
-
-    @abstractmethod
-    def pairs(self, public: Public, exchange: Exchange) -> Tensor:
-        """``[clients of the chunk, items]`` higher where an item was more likely touched."""

@@ -241,6 +241,7 @@ class _Flat:
     """The events of a cohort without padding, one after another."""
 
     sizes: list[int]
+    counts: Tensor  # [c] the same
     client: Tensor  # [e] position in the cohort
     within: Tensor  # [e] position among the client's events
     item: Tensor  # [e]
@@ -261,6 +262,7 @@ class _Flat:
         offset = (client * clients.n_seats + seat) * (n_items + 1)
         return cls(
             sizes=sizes,
+            counts=counts,
             client=client,
             within=place,
             item=events.item[event],
@@ -297,9 +299,7 @@ class _Flat:
 
     def pad(self, values: Tensor) -> Tensor:
         """``[e, …]`` to ``[c, p, …]``, with zeros behind the shorter clients."""
-        wide = values.new_zeros(len(self.sizes), self.sizes[0], *values.shape[1:])
-        wide[self.client, self.within] = values
-        return wide
+        return padded(values, self.client, self.within, self.counts)
 
 
 def _pairs(items: Tensor, n_items: int) -> Tensor:

@@ -103,7 +103,7 @@ def test_jobs_together_are_the_jobs_one_by_one(name: str) -> None:
         assert float((fit_predict(name, leak.features, [job])[0] - scores).abs().max()) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["mlp", "boosting", "mlp-pard", "mlp-apm", "mlp-aegis"])
+@pytest.mark.parametrize("name", ["mlp", "mlp-pard", "mlp-apm", "mlp-aegis"])
 def test_stages_end_in_the_answer(name: str) -> None:
     leak = small()
     stages = staged(name, leak.features, leak.job())

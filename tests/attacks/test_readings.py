@@ -140,7 +140,7 @@ def test_what_is_not_granted_is_picked_or_missing() -> None:
     assert read(bare, "parameters").features.shape == (24, 4)  # the items' mean alone
     with pytest.raises(BadInput, match="user_vectors"):
         read(bare, "embeddings")
-    with pytest.raises(BadInput, match=r"attack\.parts"):
+    with pytest.raises(BadInput, match=r'attack\.reads: no part "usr"'):
         read(bare, "updates", ("usr",))
 
 

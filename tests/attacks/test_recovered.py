@@ -15,9 +15,8 @@ from torch import Tensor
 from tests.attacks.heads import Watched
 from tests.worlds import checkerboard, federation, largest, phones, ragged, run, silos
 from veilrec.attack import Public, Seen
-from veilrec.attacks.common.readings import covered, read
+from veilrec.attacks.common.readings import covered, read, refusal
 from veilrec.attacks.common.recovered import Recovered, heads, recover, solve
-from veilrec.attacks.common.recovered import refusal as not_recovered
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, part_of
 from veilrec.clients import Clients
@@ -216,7 +215,7 @@ def test_an_encoder_tells_the_row_of_interactions() -> None:
 
 def why(fed: Federation, *parts: str) -> str:
     """Why a federation's uploads are not read; the reading itself says the same."""
-    reason = not_recovered(public(fed), parts)
+    reason = refusal(public(fed), (), "recovered", parts)
     with pytest.raises(BadInput) as raised:
         read(see(fed, fed.start()), "recovered", parts)
     assert str(raised.value) == f"attack.reads: {reason}"
@@ -250,7 +249,7 @@ def test_weights_after_other_steps_than_those_of_sgd_are_no_gradient() -> None:
 def test_a_part_that_is_named_must_begin_with_a_shared_layer() -> None:
     fed = bare(FedAU2(hidden=4))
     assert why(fed, "item").startswith('"item" does not begin with a shared layer')
-    assert why(fed, "user").startswith('"user" does not begin with a shared layer')
+    assert why(fed, "user").startswith('no part "user" is uploaded')
     widths = why(fed, "mlp1", "adversary_age")
     assert widths == "mlp1 and adversary_age read vectors of different widths; name one of them"
     assert why(bare(FedAU2(hidden=4), FedVAE(ITEMS, hidden=7, dim=4)), "encoder", "latent")

@@ -142,7 +142,7 @@ BAD = {
         "--by-position: v.npy has ids of its own; leave it out: ids are safer",
     ),
     "several tensors": (["v.safetensors", "--attributes", "users.csv"], "v.safetensors: 2 matrices: "),
-    "users as vectors": (["users.csv", "--attributes", "users.csv"], 'users.csv:2: column "sex" is "'),
+    "users as vectors": (["users.csv", "--attributes", "users.csv"], 'users.csv:2: sex is "'),
     "an id column that is not there": (
         ["v.csv", "--attributes", "users.csv", "--id", "uid"],
         'users.csv:1: there is no column "uid"',

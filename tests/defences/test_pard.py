@@ -381,7 +381,6 @@ def test_the_half_that_stays_may_begin_with_a_size_of_its_own() -> None:
 def test_how_estimators_step() -> None:
     assert PARD().helpers.momentum == 0.9
     assert PARD().helpers.clip == 5.0
-    assert PARD(estimator_lr=0.01).helpers.lr == 0.01
     fed = fed_of(PARD(reference=True))
     one, two, three = (held(fed, run(fed, n)) for n in (1, 2, 3))
     names = [name for name in fed.model.names() if name.startswith("estimators")]
@@ -429,7 +428,6 @@ def test_attributes_are_those_asked_for() -> None:
         {"lambda_ir": 0.1},
         {"lambda_re": 0.1},
         {"public_share": 1.0},
-        {"estimator_lr": 0.01},
         {"reference": True},
         {"attributes": ("age",)},
         {"head": (5,)},
@@ -446,8 +444,6 @@ def test_every_option_changes_something(options: dict[str, Any]) -> None:
     [
         ({"lambda_ir": -1.0}, "lambda_ir"),
         ({"warm_up": -1}, "warm_up"),
-        ({"estimator_lr": 0.0}, "estimator_lr"),
-        ({"estimator_lr": math.inf}, "estimator_lr"),
         ({"public_share": 0.0}, "public_share"),
         ({"head": (0,)}, "head"),
     ],

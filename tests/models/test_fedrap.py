@@ -83,10 +83,8 @@ def test_the_loss_by_hand() -> None:
     """Item 0 touched at 1.5; item 1 not, at -1.5. |C| is 1/2 and 1, the squares of D - C are 1 and 2."""
     device = alone(batch([0], [[1]]))
     bce = float(F.softplus(torch.tensor(-1.5)))
-    assert by_hand(sparsity=0.0).loss(device).item() == pytest.approx(bce)
     assert by_hand().loss(device).item() == pytest.approx(bce + 0.1 * 0.75)
     assert by_hand(variant="original").loss(device).item() == pytest.approx(bce + 0.1 * 0.75 - 0.1 * 1.5)
-    assert by_hand(sparsity=1.0, apart=2.0).loss(device).item() == pytest.approx(bce + 0.75 - 2 * 1.5)
 
 
 def test_what_belongs_to_whom() -> None:
@@ -98,14 +96,12 @@ def test_what_belongs_to_whom() -> None:
         (2, 4),
         (1, 4),
     )
-    assert (shared.sparsity, shared.apart, own.sparsity, own.apart) == (0.1, 0.0, 0.1, 0.1)
+    assert (shared.apart, own.apart) == (0.0, 0.1)
     assert (shared.dim, FedRAP(9, project=4).dim) == (9, 4)
     assert not shared.initial("residual", Keys.seed(0).fold(torch.arange(3))).any()
 
 
-@pytest.mark.parametrize(
-    "options", [{"dim": 0}, {"scale": 0.0}, {"sparsity": -1.0}, {"apart": float("inf")}, {"project": -1}]
-)
+@pytest.mark.parametrize("options", [{"dim": 0}, {"scale": 0.0}, {"project": -1}])
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=f"model.{next(iter(options))}"):
         FedRAP(9, **options)

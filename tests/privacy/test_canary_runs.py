@@ -24,7 +24,6 @@ from tests.canary_world import USERS, canaries_of, canary_world, few_bits, older
 from tests.contract import Case, cases
 from veilrec import node
 from veilrec.attacks.attribute import AttributeInference
-from veilrec.attacks.random_guess import RandomGuess
 from veilrec.base import tensors
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
@@ -149,7 +148,7 @@ def leave(what: Experiment, place: Path) -> Left:
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
-    attacked = experiment(threat=THREAT, attacks={"guess": RandomGuess()})
+    attacked = experiment(threat=THREAT, attacks={"guess": AttributeInference(classifiers=("majority",))})
     return leave(attacked, tmp_path_factory.mktemp("canary") / "run")
 
 

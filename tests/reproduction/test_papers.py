@@ -43,7 +43,8 @@ UNATTACKED = [
     "threat.own=true",
     "threat.by_part=false",
     "threat.membership=false",
-    "attack.0.name=RandomGuess",
+    "attack.0.name=AttributeInference",
+    'attack.0.classifiers=["majority"]',
 ]
 # What holds for the paper's own data only, or takes long:
 AWAY = ("data.name=", "data.ages=", "defence.0.clients=", "threat.attributes=", "threat.along=")

@@ -75,7 +75,6 @@ class DLG(OnGradient):
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.
-        attribute: The attribute whose classes it separates; "" for any with as many classes.
         steps, lr: Of Adam.
         starts: One try each: the standard deviation of its first input. User vectors are small, and an input
             far larger than the truth rarely finds back; the try that matches best is kept.
@@ -85,7 +84,6 @@ class DLG(OnGradient):
     """
 
     part: str = "adversary"
-    attribute: str = ""
     steps: int = 300
     lr: float = 0.1
     starts: tuple[float, ...] = (0.1, 0.3, 1.0)
@@ -114,8 +112,7 @@ class DLG(OnGradient):
         """
         self._check_kept(seen, task)
         head, part = self._head(seen, task)
-        found: Replay = seen.once((self, part), lambda: self._everyone(seen, head, part))
-        return found
+        return seen.cached((self, part), lambda: self._everyone(seen, head, part))
 
     def _everyone(self, seen: Seen, head: Head, part: str) -> Replay:
         public = check(seen, part)

@@ -54,7 +54,6 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
     Attributes:
         part: The classifier, a part of the model; where there is none of the name, the attribute's own:
             ``adversary_gender``.
-        attribute: The attribute whose classes it separates; "" for any with as many classes.
         bias: Read the last layer's bias where it has one; else always the rows, as in the paper.
         uploads: How many uploads of each user it has, all from one state: they vote. Where a head draws, as a
             DSVAE does, one upload may mislead and several hardly do.
@@ -63,7 +62,6 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
     """
 
     part: str = "adversary"
-    attribute: str = ""
     bias: bool = True
     uploads: int = 1
     kept: bool = False
@@ -80,7 +78,7 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
 
         def read(again: int) -> Tensor:  # once for all draws of known users
             key = ("iDLG", part, self.bias, self.kept, again)
-            return seen.once(key, lambda: self._read(seen, head, part, again))  # type: ignore[no-any-return]
+            return seen.cached(key, lambda: self._read(seen, head, part, again))
 
         if self.uploads == 1:
             return read(0)

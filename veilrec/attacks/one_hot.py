@@ -46,16 +46,12 @@ class ColumnNorms(Attack):
 
     Attributes:
         part: The matrix E_U, ``[dim, features]``, or a module that calls it ``features`` or begins with it.
-        columns: Where the attribute's block of columns begins; it is as long as there are classes. Below 0
-            it is found by the names of the columns, as in ``gender=female``.
-        attribute: Whose block it is; "" for whatever fits.
+            The attribute's block is found by the names of its columns, as in ``gender=female``.
     """
 
     oracle: ClassVar[bool] = True
 
     part: str = "user"
-    columns: int = -1
-    attribute: str = ""
 
     @property
     def family(self) -> str:
@@ -67,23 +63,20 @@ class ColumnNorms(Attack):
         columns = self._block(public, task)
         if not columns:
             what, _, fix = _absent(public, task.attribute).partition("; ")
-            raise BadInput("attack.columns", what, fix)
+            raise BadInput("attack", what, fix)
         scores = torch.zeros(len(task.known), task.classes, dtype=torch.float64)
-        for user, weights, gradient in slopes(seen, self.part):
-            self._fits(weights[name].shape[features], columns, task)
+        for user, _, gradient in slopes(seen, self.part):
             norms = gradient[name].double().norm(dim=2 - features)  # [n, features]
             scores[user.cpu()] = norms[:, columns].cpu()
         return scores
 
     def refuses(self, public: Public | None, grants: Collection[str]) -> str:
-        if public is None or self.columns >= 0:
+        if public is None or any("=" in name for name in public.features):
             return ""
-        blocks = {name.partition("=")[0] for name in public.features if "=" in name}
-        held = self.attribute in blocks if self.attribute else bool(blocks)
-        return "" if held else _absent(public, self.attribute or "any attribute")
+        return _absent(public, "any attribute")
 
     def answers(self, seen: Seen, task: Task) -> bool:
-        if not there(seen, self.part) or not task.classes or self.attribute not in ("", task.attribute):
+        if not there(seen, self.part) or not task.classes:
             return False
         assert seen.public is not None
         return len(self._block(seen.public, task)) == task.classes
@@ -94,8 +87,6 @@ class ColumnNorms(Attack):
 
     def _block(self, public: Public, task: Task) -> list[int]:
         """The columns of the attribute, one a class; none where no column is called after it."""
-        if self.columns >= 0:
-            return list(range(self.columns, self.columns + task.classes))
         return [k for k, name in enumerate(public.features) if name.startswith(f"{task.attribute}=")]
 
     def _matrix(self, public: Public) -> tuple[str, int]:
@@ -112,17 +103,11 @@ class ColumnNorms(Attack):
             return "", 1
         raise BadInput("attack.part", f'"{self.part}" holds no matrix', "name the one that features go into")
 
-    def _fits(self, width: int, columns: list[int], task: Task) -> None:
-        if len(columns) != task.classes or columns[-1] >= width:
-            what = f"{len(columns)} columns from {columns[0]} do not fit into {width}"
-            what += "" if len(columns) == task.classes else f", or are not {task.classes} classes"
-            raise BadInput("attack.columns", what, f"give 0 to {max(0, width - task.classes)}")
-
 
 def _absent(public: Public, attribute: str) -> str:
     """The reason why no column can be read off, and a remedy."""
     if not public.features:
-        return "the model reads no features of its users; attack one that does, or give columns"
+        return "the model reads no features of its users; attack one that does"
     off = "include_private_features is off"
     return (
         f"the features do not hold {attribute}: {off}; set data.include_private_features, or drop the attack"

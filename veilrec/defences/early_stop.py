@@ -8,7 +8,6 @@ Acts at: stop.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from veilrec.defence import Defence
 from veilrec.errors import BadInput
@@ -28,9 +27,9 @@ class EarlyStop(Defence):
     one kept. With `rounds` it is the best look until then: let `plan.evaluate_every` divide `rounds`, so that
     the last round is one. It promises nothing formally.
 
-    To be as useful as another run, and no more, name that run as the target: a recipe then reads the metric
-    that its selected state reached on the validation items, and keeps the number. The result's `stopped`
-    shows whether the target was reached: it is ``defence`` then, or where `rounds` ended training first.
+    To be as useful as another run, and no more, take what that run reached on its validation items
+    (`utility.validation` in its result). The result's `stopped` shows whether the target was reached: it is
+    ``defence`` then, or where `rounds` ended training first.
 
     Beside a defence that warms up it ends nothing before the first round that is guarded.
 
@@ -43,22 +42,17 @@ class EarlyStop(Defence):
     Attributes:
         rounds: End after so many; 0 for no such end. If nobody says, 0 beside a target and 10 without one.
         metric: The metric that is compared with the target at each look at the validation items.
-        target: End where the metric is this high; 0 for no such end. In a recipe also the folder of a
-            finished run: as high as there.
+        target: End where the metric is this high; 0 for no such end.
     """
 
     rounds: int | None = None
     metric: str = "ndcg@10"
-    target: float | Path = 0.0
+    target: float = 0.0
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.rounds < 0:
             raise BadInput(
                 "defence.rounds", f"{self.rounds} is too few", "give 1 or more, or 0 for no such end"
-            )
-        if isinstance(self.target, Path):
-            raise BadInput(
-                "defence.target", "a run", "only a recipe reads it; give `utility.validation` of it"
             )
         if not 0 <= self.target <= 1:
             raise BadInput("defence.target", f"{self.target} is no metric", "give a number from 0 to 1")
@@ -77,4 +71,4 @@ class EarlyStop(Defence):
 
     def _reached(self, row: dict[str, float]) -> bool:
         """True if the last round was a look, and reached the target."""
-        return self.metric in row and row[self.metric] >= float(self.target)  # type: ignore[arg-type]
+        return self.metric in row and row[self.metric] >= self.target

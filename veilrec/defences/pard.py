@@ -35,7 +35,7 @@ from veilrec.wire.codec import Spec
 
 __all__ = ["PARD"]
 
-MOMENTUM, CLIP = 0.9, 5.0  # of the estimators' SGD: the code's; the paper tells its rate alone
+RATE, MOMENTUM, CLIP = 0.1, 0.9, 5.0  # of the estimators' SGD: the code's; the paper tells the rate alone
 DROPPED = 0.5  # of a hidden layer; in the code 0.3 for occupations
 USER, USER_RE, ITEMS, LABEL = "pard.user", "pard.user_re", "pard.items", "pard.label."
 
@@ -83,7 +83,6 @@ class PARD(Defence):
             Nothing is guarded in them, and validation chooses among later rounds.
         attributes: Which to guard; empty for all that the data has.
         public_share: Share of D_pub that a device draws anew for each step of its estimators; 1 for all.
-        estimator_lr: Of the estimators' own SGD.
         head: Widths of the predictor's hidden layers.
         join: The predictor reads both user vectors side by side, or (code) their sum.
         average_user: Whether the server averages z_u^ir and sends the mean back, as Eq. (5) is printed.
@@ -106,7 +105,6 @@ class PARD(Defence):
     warm_up: int = 0
     attributes: Sequence[str] = ()
     public_share: float = 0.2
-    estimator_lr: float = 0.1
     head: Sequence[int] = (64, 32)
     join: Literal["concatenate", "add"] = "concatenate"
     average_user: bool = False
@@ -119,9 +117,6 @@ class PARD(Defence):
         for name in ("lambda_ir", "lambda_re", "warm_up"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
-        if not 0 < self.estimator_lr < math.inf:
-            what = f"{self.estimator_lr} is no learning rate"
-            raise BadInput("defence.estimator_lr", what, "give a number above 0")
         if not 0 < self.public_share <= 1:
             what = f"{self.public_share} is no share"
             raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
@@ -131,7 +126,7 @@ class PARD(Defence):
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]
         """The steps of the estimators."""
-        plain = HelperSteps(self.estimator_lr, MOMENTUM, CLIP)
+        plain = HelperSteps(RATE, MOMENTUM, CLIP)
         return replace(plain, every=2, after=self.warm_up, times=3) if self.reference else plain
 
     @property

@@ -9,11 +9,10 @@ from typing import Any
 from veilrec.attack import Attack, Seen
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import People, Trial
+from veilrec.lab.verdict import DIGITS, told
 from veilrec.metrics.resampling import combine, mean, summary
 
 __all__ = ["components"]
-
-DIGITS = 4
 
 
 def components(
@@ -37,7 +36,5 @@ def components(
 
 def _told(draws: Sequence[Any]) -> dict[str, float]:
     """Means over the draws, as ``result.json`` keeps them."""
-    one = combine([measured for measured, _ in draws])
-    median = fmean(middle for _, middle in draws)
-    told = {"value": one.value, "low": one.low, "high": one.high, "median": median}
-    return {key: round(value, DIGITS) for key, value in told.items()}
+    one, median = combine([measured for measured, _ in draws]), fmean(middle for _, middle in draws)
+    return {**told(one), "median": round(median, DIGITS)}

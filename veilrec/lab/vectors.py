@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from veilrec.base.tensors import Reader
-from veilrec.datasets.reading.archives import Source
-from veilrec.datasets.reading.layout import Layout, rows
-from veilrec.datasets.reading.table import frames, is_finite, read_table
+from veilrec.datasets.reading.table import read_table
 from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.lab.columns import opened
 from veilrec.lab.ids import NPY, begin_of, open_array, unique_ids
@@ -23,7 +20,6 @@ __all__ = ["Vectors", "read_vectors"]
 WHOLE = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 LARGEST = 1 << 31  # values of one file: 8 GB as float32
 BLOCK = 1 << 16  # rows looked at together
-PARSED = 1 << 23  # values of a text parsed at a time: 64 MB
 EXACT = 1 << 24  # whole numbers beyond this are not told apart in float32
 FEW = 20  # rows too few to say what a column is
 
@@ -103,38 +99,9 @@ def _from_columns(path: Path, begin: bytes, told: str | None) -> Vectors:
     columns = tuple(other for other in layout.names if other != name)
     if not columns:
         raise BadInput(source.where, "no column beside the ids", "give the vectors as well")
-    table = read_table(source, layout, {name: "token"})
-    return Vectors(source.where, _numbers(source, layout, columns), unique_ids(table, name), columns)
-
-
-def _numbers(source: Source, layout: Layout, columns: Sequence[str]) -> NDArray[np.float32]:
-    """``[rows, columns]`` finite numbers, parsed in blocks; rows were seen to be equally wide before."""
-    places = [layout.names.index(name) for name in columns]
-    try:
-        blocks = frames(source, layout, places, np.float64, max(1, PARSED // len(columns)))
-        with np.errstate(over="ignore"):
-            values = np.concatenate([block.to_numpy(np.float32) for block in blocks])
-    except ValueError as error:
-        _refuse_words(source, layout, columns)
-        raise BadInput(source.where, f"cannot be read as numbers: {error}", "check its fields") from error
-    if not np.isfinite(values).all():
-        _refuse_words(source, layout, columns)
-        raise BadInput(source.where, "has numbers too large for float32", "scale the vectors")
-    return values
-
-
-def _refuse_words(source: Source, layout: Layout, columns: Sequence[str]) -> None:
-    """Find, slowly, the first field that is no finite number."""
-    places = {layout.names.index(name): name for name in columns}
-    for line, fields in rows(source, layout):
-        for place, name in places.items():
-            if is_finite(field := fields[place]):
-                continue
-            what = f'"{field[:60]}", not a finite number' if field.strip() else "empty"
-            fix = "vectors are numbers: correct it, or leave the column out of the file"
-            if field.replace(",", "", 1).strip("-").isdecimal() and "," in field:
-                fix = "write numbers with a decimal point"
-            raise BadInput(source.where, f'column "{name}" is {what}', fix, line=line)
+    table = read_table(source, layout, {name: "token", **dict.fromkeys(columns, "number")})
+    matrix = np.column_stack([table.numbers[column] for column in columns])
+    return Vectors(source.where, _finite(source.where, matrix), unique_ids(table, name), columns)
 
 
 def _from_tensors(path: Path, told: str | None) -> Vectors:

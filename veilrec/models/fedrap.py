@@ -31,14 +31,14 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.steps import Rates
 from veilrec.clients import Batch
-from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
 from veilrec.models.common.layers import asked, bce, check_scale, check_widths
 from veilrec.models.pfedrec import Score
 
 __all__ = ["FedRAP"]
 
-WEIGHTS = {"fedau2": (0.1, 0.0), "original": (0.1, 0.1)}  # of both terms, as each paper's code has them
+SPARSITY = 0.1  # μ, as both papers' code has it
+APART = {"fedau2": 0.0, "original": 0.1}  # λ
 
 
 class FedRAP(Recommender):
@@ -63,8 +63,6 @@ class FedRAP(Recommender):
         n_seats: Users that one device has room for; each has residuals of its own.
         dim: Width of the vectors.
         variant: Whether all share one score function (``fedau2``) or each user has one (``original``).
-        sparsity: μ of mean |C|; the variant's where none is given.
-        apart: λ of −MSE(D, C); the variant's where none is given.
         project: Width of the vector that stands for a user: residuals added up with fixed random signs; 0 for
             one number an item.
         scale: Standard deviation of fresh shared vectors.
@@ -77,8 +75,6 @@ class FedRAP(Recommender):
         *,
         dim: int = 32,
         variant: Literal["fedau2", "original"] = "fedau2",
-        sparsity: float | None = None,
-        apart: float | None = None,
         project: int = 0,
         scale: Rates = 0.01,
     ) -> None:
@@ -87,9 +83,7 @@ class FedRAP(Recommender):
         if project:
             check_widths(project=project)
         self.scale = check_scale(scale)
-        usual = WEIGHTS[variant]
-        self.sparsity = _weight("sparsity", usual[0] if sparsity is None else sparsity)
-        self.apart = _weight("apart", usual[1] if apart is None else apart)
+        self.apart = APART[variant]
         alone = variant == "original"
         score = Part(Scope.PRIVATE, rows="user", shared_init=True) if alone else Part(Scope.SHARED)
         item, residual = Part(Scope.SHARED, rows="item"), Part(Scope.PRIVATE, rows="item")
@@ -126,7 +120,7 @@ class FedRAP(Recommender):
         shared, own = self.item[index], self.residual[index, user]  # [b, 1 + q, d]
         weight, bias = self._affine(self.score.weight, self.score.bias)
         score = ((shared + own) * weight[user]).sum(-1) + bias[user]
-        terms = self.sparsity * shared.abs().mean(-1) - self.apart * (own - shared).square().mean(-1)
+        terms = SPARSITY * shared.abs().mean(-1) - self.apart * (own - shared).square().mean(-1)
         mean = (batch.weight * terms.mean(1)).sum() / batch.weight.sum().clamp(min=1)
         return bce(score[:, 0], score[:, 1:], batch.weight) + mean
 
@@ -139,11 +133,8 @@ class FedRAP(Recommender):
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         batch, item, residual = devices.batch, params["item"], params["residual"]  # [c, l, d], [c, l, s, d]
         loss = bce(*asked(self._scored(params), batch), batch.weight)
-        if not self.sparsity and not self.apart:
-            return loss
         share = self._shares(batch, item.shape[1])  # [c, l, s]
-        if self.sparsity:
-            loss = loss + self.sparsity * (share.sum(2) * item.abs().mean(-1)).sum(1)
+        loss = loss + SPARSITY * (share.sum(2) * item.abs().mean(-1)).sum(1)
         if self.apart:
             far = (residual - item[:, :, None]).square().mean(-1)
             loss = loss - self.apart * (share * far).sum((1, 2))
@@ -183,10 +174,3 @@ def _signs(n_items: int, width: int) -> Tensor:
     """``[items, width]`` random signs over √width, the same everywhere: lengths are kept in the mean."""
     words = Keys.seed(0).fold("fedrap").words(n_items, width)
     return (words & 1).mul(2).sub(1).float() / math.sqrt(width)
-
-
-def _weight(name: str, value: float) -> float:
-    """The weight of a term of the loss; refused where it is negative or not finite."""
-    if not 0 <= value < math.inf:
-        raise BadInput(f"model.{name}", f"{value} is no weight", "give a number from 0 upwards")
-    return value

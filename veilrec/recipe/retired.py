@@ -16,10 +16,12 @@ SECTIONS: dict[str, dict[str, Any]] = {  # section → option → what holds now
     "model": {"scopes": {}},
 }
 ENTRIES: dict[str, dict[str, Any]] = {  # the same by the name of an entry, in whatever list it stands
-    "DLG": {"enough": 0.01},
+    "ColumnNorms": {"columns": -1, "attribute": ""},
+    "DLG": {"enough": 0.01, "attribute": ""},
     "FDPMF": {"public_seed": 0},
     "PARD": {
         "estimators_rest": False,
+        "estimator_lr": 0.1,
         "estimator_momentum": 0.9,
         "estimator_clip": 5.0,
         "estimator_every": 1,
@@ -27,6 +29,7 @@ ENTRIES: dict[str, dict[str, Any]] = {  # the same by the name of an entry, in w
         "estimator_dropout": 0.0,
         "distance": "norm",
     },
+    "iDLG": {"attribute": ""},
 }
 
 
@@ -38,7 +41,7 @@ def without_retired(raw: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = copy.deepcopy(dict(raw))
     for where, table in _tables(found):
-        gone = SECTIONS.get(where) or ENTRIES.get(str(table.get("name")), {})
+        gone = {**SECTIONS.get(where, {}), **ENTRIES.get(str(table.get("name")), {})}
         for name in [*gone.keys() & table.keys()]:
             if (given := table.pop(name)) != gone[name]:
                 what = f"{shown(given)} can be had no longer; what holds is {shown(gone[name])}"

@@ -15,7 +15,6 @@ from veilrec.errors import BadInput, nearest
 from veilrec.lab.threat import Threat
 from veilrec.recipe import catalogue
 from veilrec.recipe.settings import Option, defaults, fit, options_of, plain
-from veilrec.result import Result
 from veilrec.wire.transcript import Record
 
 __all__ = ["DATA", "LISTED", "PLAIN", "SECTIONS", "dataset", "resolve", "rest"]
@@ -66,15 +65,15 @@ def resolve(
     values: Values = _seeds(raw)
     values["data"] = _data(_table(raw, "data"), base, data_dir, has_data)
     for section, (kind, default) in NAMED.items():
-        values[section] = _named({"name": default, **_table(raw, section)}, kind, section, base)
+        values[section] = _named({"name": default, **_table(raw, section)}, kind, section)
     values["plan"] = _plain(raw, "plan")
     _refuse_moved(raw)
-    values["defence"] = _listed(raw, "defence", base) or [{"name": "none"}]
-    values["eraser"] = _listed(raw, "eraser", base)
+    values["defence"] = _listed(raw, "defence") or [{"name": "none"}]
+    values["eraser"] = _listed(raw, "eraser")
     values |= {section: _plain(raw, section) for section in ("evaluation", "record")}
     if "threat" in raw:
         values["threat"] = _plain(raw, "threat")
-    values["attack"] = _listed(raw, "attack", base)
+    values["attack"] = _listed(raw, "attack")
     values["plugin"] = [
         plain(_rooted(fit(f"plugin.{k}", t, PLUGIN, "a plugin"), f"plugin.{k}", base))
         for k, t in enumerate(_tables(raw, "plugin"))
@@ -137,36 +136,21 @@ def _plain(raw: Mapping[str, Any], section: str) -> Values:
     return {**defaults(options), **plain(fit(section, _table(raw, section), options, "a recipe"))}
 
 
-def _named(table: Mapping[str, Any], kind: str, where: str, base: Base) -> Values:
+def _named(table: Mapping[str, Any], kind: str, where: str) -> Values:
     """The table of a catalogue entry: its name as listed, and every option."""
     name = fit(where, {"name": table.get("name")}, {"name": Option(str)}, where)["name"]
     entry = catalogue.find(kind, name, f"{where}.name")
     options = catalogue.options(entry)
     chosen = {**defaults(options), **fit(where, rest(table), options, catalogue.name_of(entry))}
-    if isinstance(chosen.get("target"), Path):
-        chosen["target"] = _reached(chosen["target"], chosen["metric"], f"{where}.target", base)
     return {"name": catalogue.name_of(entry), **plain(chosen)}
 
 
-def _reached(run: Path, metric: str, where: str, base: Base) -> float:
-    """Read what a finished run reached on its validation items: a number, so that it is not needed again."""
-    folder = (base(where) / run.expanduser()).absolute()
-    try:
-        found = Result.load(folder).utility.validation
-    except BadInput as error:
-        raise BadInput(where, f'"{run}" is no finished run', "name its folder, or give a number") from error
-    if metric not in found:
-        fix = nearest(metric, found) if found else "give a number"
-        raise BadInput(where, f'"{run}" did not measure {metric} on validation items', fix)
-    return found[metric]
-
-
-def _listed(raw: Mapping[str, Any], section: str, base: Base) -> list[Values]:
+def _listed(raw: Mapping[str, Any], section: str) -> list[Values]:
     for place, table in enumerate(tables := _tables(raw, section)):
         if "name" not in table:
             known = catalogue.entries(LISTED[section])
             raise BadInput(f"{section}.{place}", "has no name", nearest("", known))
-    return [_named(table, LISTED[section], f"{section}.{k}", base) for k, table in enumerate(tables)]
+    return [_named(table, LISTED[section], f"{section}.{k}") for k, table in enumerate(tables)]
 
 
 def _data(table: Mapping[str, Any], base: Base, data_dir: Path | None, has_data: bool) -> Values:

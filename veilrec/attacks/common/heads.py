@@ -129,7 +129,6 @@ class OnGradient(Attack):
     """
 
     part: str
-    attribute: str
 
     @abstractmethod
     def looks_at(self, head: Head) -> list[str]:
@@ -141,7 +140,7 @@ class OnGradient(Attack):
 
     def answers(self, seen: Seen, task: Task) -> bool:
         part = part_for(seen, self.part, task.attribute)
-        if seen.public is None or not there(seen, part) or self.attribute not in ("", task.attribute):
+        if seen.public is None or not there(seen, part):
             return False
         return Head.of(seen.public, part).classes == task.classes
 

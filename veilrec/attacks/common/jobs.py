@@ -82,17 +82,12 @@ def answers(entry: Classifier, features: Tensor, jobs: Sequence[Job], threads: i
 
 
 def stages(entry: Classifier, features: Tensor, job: Job) -> Tensor:
-    """``[stages, users, classes]`` an attacker's predictions while it learns; of most attackers one stage."""
+    """``[stages, users, classes]`` an attacker's predictions while it learns; of all but nets one stage."""
     model = _make(entry, features, job)
-    name = "staged_predict_proba" if job.classes else "staged_predict"
-    if not isinstance(model, Perceptron) and not hasattr(model, name):
+    if not isinstance(model, Perceptron):
         return answers(entry, features, [job], 1)[0][None]
-    x, y = _rows(features, job)
     with _side_by_side(1):
-        if isinstance(model, Perceptron):
-            return torch.stack([_whole(said, job) for said in model.fit_staged(x, y, features)])
-        model.fit(x.numpy(force=True), y.numpy(force=True))
-        said = getattr(model, name)(features.numpy(force=True))
+        said = model.fit_staged(*_rows(features, job), features)
         return torch.stack([_whole(one, job) for one in said])
 
 

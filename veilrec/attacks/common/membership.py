@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from veilrec.attack import Pairs, Public
+from veilrec.attack import Public
 from veilrec.base.params import Rows, Scope, part_of
 from veilrec.wire.uploads import Exchange
 
@@ -22,7 +22,7 @@ WAYS = ("rows", "norms", "direction")
 
 
 @dataclass(frozen=True)
-class Membership(Pairs):
+class Membership:
     """Score items by the rows of the upload.
 
     Attributes:
@@ -36,6 +36,7 @@ class Membership(Pairs):
     by: Literal["rows", "norms", "direction"] = "direction"
 
     def pairs(self, public: Public, exchange: Exchange) -> Tensor:
+        """``[clients of the chunk, items]`` higher where an item was more likely touched."""
         tables = [name for name, spec in public.schema.items() if spec.table is not None]
         if not tables:
             return torch.zeros(len(exchange.received.cohort), 0)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.attack import Public, Seen
-from veilrec.attacks.common.changes import Changes, changes, loss
+from veilrec.attack import GRANTS, Public, Seen
+from veilrec.attacks.common.changes import changes, loss
 from veilrec.attacks.common.recovered import recover
 from veilrec.attacks.common.recovered import refusal as not_recovered
 from veilrec.attacks.common.sketch import Sketch
-from veilrec.attacks.common.uploaded import alone, federation, items_of, spread, touches, users_of
+from veilrec.attacks.common.uploaded import federation, items_of, spread, touches, users_of
 from veilrec.base.params import Rows, part_of
 from veilrec.errors import BadInput, nearest
 from veilrec.wire.uploads import Exchange
@@ -59,8 +59,10 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
     Raises:
         BadInput: Where the uploads do not hold what it needs, and nothing is granted in its place.
     """
-    found: Reading = seen.once((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
-    return found
+    grants = {grant for grant in GRANTS if getattr(seen.granted, grant) is not None}
+    if name != "embeddings" and (why := refusal(federation(seen), grants, name, parts)):
+        raise BadInput("attack.reads", *why.split("; ", 1))
+    return seen.cached((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
 
 
 def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
@@ -104,8 +106,7 @@ def covered(seen: Seen) -> Tensor:
             there[users_of(seen.public, exchange)] = True
         return there
 
-    found: Tensor = seen.once("covered", look)
-    return found
+    return seen.cached("covered", look)
 
 
 def parts_of(seen: Seen) -> list[str]:
@@ -121,11 +122,8 @@ def updates(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     The gradient where gradients are sent; ΔΘ = (Θ − Θ_u)/μ under plain SGD with one rate μ (APM, §3.3), ΔΘ
     otherwise. An EXPOSED part is not a change but the device's own weights: it is taken as it is.
     """
-    public = alone(seen, "updates")
-    for part in parts:
-        if part not in parts_of(seen):
-            raise BadInput("attack.parts", f'no part "{part}" is uploaded', nearest(part, parts_of(seen)))
-    found: Changes = seen.once(("updates", columns), lambda: changes(seen, public, columns))
+    public = federation(seen)
+    found = seen.cached(("updates", columns), lambda: changes(seen, public, columns))
     chosen = [name for name in found.place if not parts or part_of(name) in parts]
     width, lost = sum(found.width[n] for n in chosen), max(found.loss[n] for n in chosen)
     return Reading(found.columns(chosen), width, lost)
@@ -137,19 +135,16 @@ def parameters(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     Which items those are is granted (PARD's I'_u), or picked by the membership attack: as many rows of the
     upload as stand out. Where no user vector is uploaded or granted, the items' mean stands alone.
     """
-    public = alone(seen, "parameters")
+    public = federation(seen)
     specs = public.schema.items()
     tables = [n for n, spec in specs if spec.table is not None and (not parts or part_of(n) in parts)]
     users, rows = [], []
     for exchange, user, mask in touches(seen, public):
-        means = [_mean(public, exchange, name, mask).float().cpu() for name in tables]
         users.append(user)
-        rows.append(torch.cat(means, 1) if means else torch.zeros(len(user), 0))
+        rows.append(torch.cat([_mean(public, exchange, name, mask).float().cpu() for name in tables], 1))
     items = spread(torch.cat(users), torch.cat(rows), public.n_users)
     own = None if parts else _vectors(seen)  # a part that is named stands alone
     features = items if own is None else torch.cat([own, items], 1)
-    if not features.shape[1]:
-        raise BadInput("attack.reads", "neither item tables nor user vectors are uploaded", 'read "updates"')
     return Reading(features, features.shape[1], 0.0)
 
 
@@ -158,9 +153,7 @@ def profile(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
 
     No paper reads this; it is what a server has that looks at where the rows of an upload moved.
     """
-    public = alone(seen, "profiles")
-    if not items_of(public):
-        raise BadInput("attack.reads", "no item table is uploaded", 'read "updates"')
+    public = federation(seen)
     items, kept, sketch, lost = items_of(public), max(columns, BROAD), None, 0.0
     if items > kept:
         sketch = Sketch.of("profile", (items,), kept, torch.device("cpu"))
@@ -205,8 +198,7 @@ def _vectors(seen: Seen, parts: Sequence[str] = ()) -> Tensor | None:
     names = _rows_of_users(public, parts) if public else []
     if public is None or not names:
         return None if granted is None else granted.float()
-    found: Tensor = seen.once(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
-    return found
+    return seen.cached(("vectors", tuple(names)), lambda: _uploaded(seen, public, names))
 
 
 def _rows_of_users(public: Public, parts: Sequence[str]) -> list[str]:
@@ -236,9 +228,7 @@ def recovered(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
 def withheld(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     """The vector that each device keeps and never uploads: no server has it, so it must be granted."""
     kept = seen.granted.withheld
-    why = _kept_back(federation(seen), () if kept is None else ("withheld",), parts)
-    if why or kept is None:
-        raise BadInput("attack.reads", *why.split("; "))
+    assert kept is not None  # or it was refused
     return Reading(kept.float(), kept.shape[1], 0.0)
 
 

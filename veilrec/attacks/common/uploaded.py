@@ -24,15 +24,6 @@ def federation(seen: Seen) -> Public:
     return seen.public
 
 
-def alone(seen: Seen, name: str) -> Public:
-    """The public facts of the method, where each client is one user."""
-    public = federation(seen)
-    if public.seats.shape[1] > 1:
-        fix = 'read "embeddings", which has a row for each'
-        raise BadInput("attack.reads", f"{name} of a silo are those of all its users together", fix)
-    return public
-
-
 def users_of(public: Public, exchange: Exchange) -> Tensor:
     """The users behind a chunk of uploads."""
     seats = public.seats[exchange.received.cohort.cpu()]

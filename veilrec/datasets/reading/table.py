@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -94,26 +93,6 @@ def sample(source: Source, layout: Layout, count: int) -> list[list[str]]:
     return [fields for _, fields in itertools.islice(rows(source, layout), count)]
 
 
-def frames(source: Source, layout: Layout, places: Sequence[int], dtype: type, size: int) -> Iterator[Any]:
-    """Some columns of a text as frames of so many rows; nothing is taken for missing."""
-    import pandas as pd
-
-    yield from pd.read_csv(
-        io.BytesIO(source.data),
-        sep=layout.separator,
-        header=0 if layout.header else None,
-        names=list(range(len(layout.names))),
-        usecols=list(places),
-        index_col=False,
-        dtype=dtype,
-        na_filter=False,
-        quoting=0 if layout.quoted else 3,
-        skipinitialspace=layout.spaced,
-        chunksize=size,
-        encoding="utf-8",
-    )
-
-
 def _numbers(source: Source, layout: Layout, name: str, words: list[str]) -> Values:
     """The values of distinct fields: int64 where all are whole, else float64."""
     joined = "".join(words)
@@ -131,9 +110,7 @@ def _numbers(source: Source, layout: Layout, name: str, words: list[str]) -> Val
                 if fields[place].strip()
                 else f"{name} is empty"
             )
-            raise BadInput(
-                source.where, what, 'correct it, or give "-" for the column to leave it out', line=line
-            )
+            raise BadInput(source.where, what, "correct it, or leave the column out", line=line)
     raise BadInput(source.where, f"{name} has values that are not numbers", "correct them")
 
 
