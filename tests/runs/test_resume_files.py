@@ -61,7 +61,9 @@ def test_undisturbed(whole: Path, shelved: Path) -> None:
 
 @pytest.mark.parametrize("trials", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("after", ["disk", pytest.param("memory", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["fsync", "link", "replace", "unlink"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fsync", "replace")), "link", "unlink"]
+)
 def test_killed_while_something_is_written(
     runner: Pool, whole: Path, shelved: Path, tmp_path: Path, kind: str, after: Keeps, trials: int
 ) -> None:
