@@ -129,7 +129,7 @@ def test_so_it_is_on_its_other_datasets(name: str, method: str) -> None:
 
 
 def asked_of(paper: Paper, method: str, dataset: str) -> tuple[dict[str, Table], dict[str, Any]]:
-    """The tables that show a method on a dataset, and its settings there, which ask for all that they show."""
+    """The tables that show a method on a dataset, and its settings there, which ask for what they show."""
     mine = {key: t for key, t in paper.tables.items() if method in t.rows and t.on(dataset)}
     values = Recipe.load(paper.recipe(method), paper.changes(method, dataset), seed=0, has_data=False).values
     asked = {a for table in mine.values() for a in table.attributes if paper.datasets[dataset].has(a)}
