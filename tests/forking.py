@@ -64,7 +64,7 @@ class Order:
     out: str
     resume: bool = False
     seconds: float = 0.0
-    rounds: int = 12
+    rounds: int = 9
     fail: dict[str, int] = field(default_factory=dict)
     signals: list[tuple[int, str, int, int]] = field(default_factory=list)
     grace: float = interrupt.GRACE
@@ -85,7 +85,7 @@ class Showing(Defence):
         return Posting(tuple(model.classes or ()), {"vector": Spec((model.dim,), dtype)}, make)
 
 
-def small(rounds: int = 12, keeps: Keeps = "auto") -> Experiment:
+def small(rounds: int = 9, keeps: Keeps = "auto") -> Experiment:
     """A run in which all that must survive has its part: posts, sampling, two optimisers with state."""
     return Experiment(
         checkerboard(),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from veilrec import Recipe
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
@@ -19,15 +21,22 @@ def test_the_sentence_in_python_runs_and_beats_popularity(capsys: pytest.Capture
     assert float(printed[1]) > float(printed[2]) + 0.05
 
 
-def test_the_recipe_in_the_readme_is_one(tmp_path: Path) -> None:
-    from veilrec import Recipe
-
+def recipe_in_readme(tmp_path: Path) -> Recipe:
     text = re.search(r"```toml\n(.*?)```", README, re.DOTALL)
     assert text is not None
     (tmp_path / "recipe.toml").write_text(text[1])
-    recipe = Recipe.load(tmp_path / "recipe.toml")
+    return Recipe.load(tmp_path / "recipe.toml")
+
+
+def test_the_recipe_in_the_readme_is_one(tmp_path: Path) -> None:
+    recipe = recipe_in_readme(tmp_path)
     assert recipe.values["plan"]["rounds"] == 60
     assert recipe.origins["plan.rounds"].endswith("recipe.toml")
     assert recipe.origins["plan.negatives"] == "default"
-    utility = recipe.experiment().run().utility
+    assert recipe.experiment().federation().start().round == 0
+
+
+@pytest.mark.slow
+def test_the_recipe_in_the_readme_beats_popularity(tmp_path: Path) -> None:
+    utility = recipe_in_readme(tmp_path).experiment().run().utility
     assert utility.test["ndcg@10"] > 1.5 * utility.floor["ndcg@10"]

@@ -104,6 +104,7 @@ def test_an_attack_that_has_nothing_to_look_at_is_refused(
 
 def test_a_recipe_may_ask_for_a_share(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     threat = ["--set", 'threat.attributes=["gender"]', "--set", 'threat.also=["apm@0.4"]']
+    threat += ["--set", "threat.resamples=100", "--set", "threat.permutations=99"]
     quick = ["--set", 'attack=[{name="attribute", classifiers=["lda"]}]', "--seed", "0", "--quiet"]
     recipe, place = runs / "small.toml", runs / "shared"
     assert call(capsys, "run", recipe, "--out", place, *threat, *quick).code == 0

@@ -23,7 +23,7 @@ def _short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VEILREC_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setitem(demo.BASE, "plan", {**demo.BASE["plan"], "rounds": 2, "cohort": 0.1})
-    monkeypatch.setitem(demo.BASE, "data", {"name": "synthetic", "users": 120})
+    monkeypatch.setitem(demo.BASE, "data", {"name": "synthetic", "users": 60})
     quick = {"name": "AttributeInference", "reads": "profile", "classifiers": ["lda", "knn"]}
     monkeypatch.setitem(demo.BASE, "attack", [quick])
 
@@ -39,7 +39,7 @@ def test_it_shows_usefulness_leakage_a_list_and_commands_that_work(
 ) -> None:
     answer = call(capsys, "demo", "--quiet")
     assert answer.code == 0, answer.err
-    told = ("120 people", "popularity", "laplace", "EarlyStop", "gender (AUC)", "region (AUC)")
+    told = ("60 people", "popularity", "laplace", "EarlyStop", "gender (AUC)", "region (AUC)")
     for said in (*told, "Whether a user touched an item", "hr@10", "u0042", "Try next:", "report.html"):
         assert said in answer.out
     folder = tmp_path / "runs" / "demo"

@@ -164,7 +164,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, capsys: pytest.Ca
     recipe = tmp_path / "a.toml"
     recipe.write_text(
         '[data]\nname = "synthetic"\nusers = 60\n[model]\ndim = 4\n'
-        "[plan]\nrounds = 120\nevaluate_every = 1\n[evaluation]\ncandidates = 9\n"
+        "[plan]\nrounds = 60\nevaluate_every = 1\n[evaluation]\ncandidates = 9\n"
     )
     arguments = ["run", str(recipe), "--out", str(tmp_path / "x")]
     process = subprocess.Popen(
@@ -184,6 +184,6 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, capsys: pytest.Ca
     assert "--resume" in said.splitlines()[-1]
     resumed = json.loads(call(capsys, *arguments, "--resume", "--json", "-q").out)
     whole = json.loads(call(capsys, "run", recipe, "--out", tmp_path / "y", "--json", "-q").out)
-    assert resumed["rounds"] == whole["rounds"] == 120
+    assert resumed["rounds"] == whole["rounds"] == 60
     assert resumed["utility"] == whole["utility"]
     assert resumed["traffic"] == whole["traffic"]

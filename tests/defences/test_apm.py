@@ -174,7 +174,7 @@ def test_planted_one_scale_for_all_parts_is_found() -> None:
 def test_it_works_with_every_model(model: str, rows: Any, every: Any) -> None:
     defence = APM(rows=rows, every=every)
     feds = [fed_of(defence, MODELS[model](), epochs=2, workers=w) for w in (1, 2)]
-    states = [run(fed, 2) for fed in feds]
+    states = [run(fed) for fed in feds]
     assert digest(states[0]) == digest(states[1])
     assert all(value.isfinite().all() for value in states[0].server.values())
     message = next(iter(sent_by(feds[0]).values()))

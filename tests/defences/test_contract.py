@@ -32,7 +32,7 @@ MODELS: dict[str, Any] = {
     "FedMF": lambda items: FedMF(items, dim=4),
     "FedNCF": lambda items: FedNCF(items, dim=4, head=(6,)),
 }
-TRAINED = [*plain_first(["FedNCF"], CASES, varied=1), *plain_first(["FedMF"], CASES)]
+TRAINED = [*plain_first(["FedNCF"], CASES), *plain_first(["FedMF"], CASES)]
 ALONE = [*plain_first(["FedNCF"], CASES, varied=1), *plain_first(["FedMF"], CASES, varied=-1)]
 
 
@@ -69,7 +69,7 @@ def test_it_is_frozen_and_only_its_settings(case: Case) -> None:
 
 @pytest.mark.parametrize(("model", "case"), TRAINED)
 def test_same_keys_same_result(case: Case, model: str) -> None:
-    runs = [run(fed_of(case.build(), model, workers=workers), 2) for workers in (1, 1, 2)]
+    runs = [run(fed_of(case.build(), model, workers=workers), 2) for workers in (1, 2)]
     assert len({digest(state) for state in runs}) == 1
     assert all(value.isfinite().all() for value in runs[0].server.values())
 
@@ -77,16 +77,16 @@ def test_same_keys_same_result(case: Case, model: str) -> None:
 @pytest.mark.parametrize(("model", "case"), ALONE)
 def test_a_cohort_is_one_by_one(case: Case, model: str) -> None:
     """In float64, so that what is left is no rounding."""
-    feds = [fed_of(case.build(), model, precision="float64", chunk=chunk) for chunk in (1, 5, 100)]
-    results = [uploads_of(fed, 2) for fed in feds]
-    state, seen = results[0]
-    for other, uploads in results[1:]:
-        assert all(largest(state.server[name], other.server[name]) < 1e-9 for name in state.server)
-        assert torch.equal(state.posts.owner, other.posts.owner)
-        for client, (exchange, place) in seen.items():
-            theirs, there = uploads[client]
-            ours, same = one(exchange.received.values, place), one(theirs.received.values, there)
-            assert all(alike(ours[name], same[name]) for name in ours)
+    plan = {"precision": "float64", "cohort": 0.5}
+    feds = [fed_of(case.build(), model, **plan, chunk=chunk) for chunk in (1, 5)]
+    (state, seen), (other, uploads) = (uploads_of(fed, 2) for fed in feds)
+    assert len(seen) > USERS // 2  # some in the second round for the first time, or none would be new in it
+    assert all(largest(state.server[name], other.server[name]) < 1e-9 for name in state.server)
+    assert torch.equal(state.posts.owner, other.posts.owner)
+    for client, (exchange, place) in seen.items():
+        theirs, there = uploads[client]
+        ours, same = one(exchange.received.values, place), one(theirs.received.values, there)
+        assert all(alike(ours[name], same[name]) for name in ours)
 
 
 BATCHED = [
@@ -125,9 +125,10 @@ def test_losses_of_a_cohort_are_those_of_its_devices(
 ) -> None:
     """In float64: batched products add up in another order."""
     defence = chain(case.build(), Push(0.1)) if chained else case.build()
-    states = [run(fed_of(defence, precision="float64"), 2)]
+    plan = {"precision": "float64", "chunk": USERS}
+    states = [run(fed_of(defence, **plan), 2)]
     monkeypatch.setattr(case.entry, "leads", frozenset(LOSSES) - {loss})
-    states.append(run(fed_of(defence, precision="float64"), 2))
+    states.append(run(fed_of(defence, **plan), 2))
     fed = fed_of(defence)
     assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server)
     own, other = (held(fed, state) for state in states)
@@ -264,9 +265,10 @@ def test_it_chains_with_every_other(case: Case, other: Case) -> None:
         with pytest.raises(BadInput, match="once"):
             fed_of(both)
         return
-    state, again = (run(fed_of(both), 2) for _ in range(2))
+    state = run(fed_of(both, chunk=USERS), 2)
     assert all(value.isfinite().all() for value in state.server.values())
-    assert digest(state) == digest(again)
+    if case.name == other.name:  # each alone is held to its keys above; twice the same, they must not mix
+        assert digest(state) == digest(run(fed_of(both, chunk=USERS), 2))
 
 
 def test_in_a_chain_with_nothing_it_is_itself(case: Case) -> None:

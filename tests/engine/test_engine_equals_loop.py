@@ -172,7 +172,12 @@ LONG = replace(Case(rounds=20).but(precision="float64", chunk=3, batch=16), worl
     [
         ("mf", FedAvg(), {"epochs": 2, "lr": {"user": 2.0, "default": 0.5}}),
         ("mlp", FedAvg(weigh="touched"), {"optimiser": "adam", "lr": 0.01}),
-        ("neumf", FedAvg(), {"optimiser": "adam", "lr": {"user": 0.02, "default": 0.01}, "epochs": 2}),
+        pytest.param(
+            "neumf",
+            FedAvg(),
+            {"optimiser": "adam", "lr": {"user": 0.02, "default": 0.01}, "epochs": 2},
+            marks=pytest.mark.slow,
+        ),
         ("private-head", FedAvg(weigh="examples"), {"optimiser": "adam", "lr": 0.01, "cohort": 0.5}),
         ("mlp", FedAvg(sends="gradients", server="adam", server_lr=0.01), {"optimiser": "adam", "lr": 0.01}),
         ("mf-bpr", FedAvg(server="adam", server_lr={"item": 0.05}), {"lr": 1.0, "cohort": 0.4, "workers": 2}),

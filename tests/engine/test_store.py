@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -213,21 +214,21 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert digest(tmp_path / "snap" / "00000003").sha256 == bytes(state["sums"][0].tolist()).hex()
 
 
-@pytest.fixture
+@contextmanager
 def full() -> Iterator[None]:
-    """No file may grow beyond 16 bytes."""
+    """No file may grow beyond 16 bytes; while it lasts, since what tests print may go to a file as well."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.usefixtures("full")
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
     store = made("disk", tmp_path / "devices")
-    with pytest.raises(
-        BadInput, match=r'devices: what .* cannot be written .*; make room.*keeps = "memory"'
-    ) as told:
+    said = r'devices: what .* cannot be written .*; make room.*keeps = "memory"'
+    with pytest.raises(BadInput, match=said) as told, full():
         store.put(torch.tensor([3]), left(torch.tensor([3]), 1))
     assert "\n" not in f"{told.value}"
     assert told.value.code == 2

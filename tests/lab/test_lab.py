@@ -252,7 +252,7 @@ def test_repeats_are_averaged_and_differ() -> None:
 
 def test_the_same_seed_finds_the_same() -> None:
     vectors, label = world(1.0, users=200)
-    first, again = (found(vectors, people(label)) for _ in range(2))
+    first, again = (found(vectors, people(label), ("mlp", "boosting")) for _ in range(2))
     for told in (first, again):
         told.pop("seconds")
         for attacker in told["attributes"]["gender"]["attackers"]:

@@ -184,9 +184,10 @@ def test_a_planted_label_comes_through_every_reading(reading: str, name: str, gr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LEARNERS if name != "knn"])
+@pytest.mark.parametrize("name", [name for name in LEARNERS if CLASSIFIERS[name].family != "neighbours"])
 @pytest.mark.parametrize("reading", WHOLE)
 def test_all_attackers_find_a_planted_label_in_every_reading(reading: str, name: str) -> None:
+    """All but neighbours, to whom one column is as good as any other."""
     if "xgboost" in name:
         pytest.importorskip("xgboost")
     told = planted(reading, name, 4000)
@@ -231,12 +232,19 @@ def share(separation: float, users: int, seed: int) -> float:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
-@pytest.mark.parametrize(("separation", "least"), [(1, 0.80), pytest.param(2, 0.93, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("separation", "users", "least"),
+    [
+        (1, 2000, 0.70),
+        pytest.param(1, 4000, 0.80, marks=pytest.mark.slow),
+        pytest.param(2, 4000, 0.93, marks=pytest.mark.slow),
+    ],
+)
 def test_the_verdict_finds_most_of_a_leak_spread_over_64_columns(
-    separation: float, least: float, seed: int
+    separation: float, users: int, least: float, seed: int
 ) -> None:
-    """At full size also in a hurry: of 300 known users chance has too much to say about who is chosen."""
-    assert share(separation, 4000, seed) >= least
+    """Never of few users: of 300 known ones chance has too much to say about who is chosen."""
+    assert share(separation, users, seed) >= least
 
 
 @pytest.mark.slow

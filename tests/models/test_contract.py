@@ -182,7 +182,7 @@ def test_fresh_weights_are_each_devices_own(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "case"), [*plain_first(["float32"], CASES, varied=1), *plain_first(["float64"], CASES)]
+    ("precision", "case"), [*plain_first(["float32"], CASES), *plain_first(["float64"], CASES, varied=-1)]
 )
 def test_the_loss_falls(case: Case, precision: str, checkerboard: Interactions) -> None:
     """Where half of the items are never touched, so that even one list for everyone can learn."""
@@ -223,6 +223,8 @@ def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Intera
         look = fed.evaluate(state, "validation").means()["hr@2"] if state.round % 10 == 0 else -1.0
         if look > best:
             best, score = look, fed.evaluate(state).means()["hr@1"]
+        if best == 1.0:  # no later look is better
+            break
     assert best > 0.9  # the test item is as good an answer: two places for two items
     assert score > 0.9
 
@@ -272,7 +274,7 @@ def test_the_batched_form_trains_like_the_slow_one(case: Case, seated: int) -> N
             model = case.build(12, clients.n_seats)
             model.__class__ = type("Twin", (type(model),), {**methods, "initial": initial})
             fed = federation(clients, model, lr=0.5, batch=3, epochs=2, precision="float64")
-            states.append(run(fed, 2, trains=trains))
+            states.append(run(fed, 1 if trains else 2, trains=trains))
         assert all(largest(states[0].server[n], states[1].server[n]) < 1e-9 for n in states[0].server), trains
 
 

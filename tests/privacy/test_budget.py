@@ -59,19 +59,19 @@ DEFENCES = {
 @pytest.mark.parametrize("share", [0.7, pytest.param(0.999, marks=pytest.mark.slow), 1.0])
 def test_training_stops_before_the_budget_is_exceeded(name: str, share: float, tmp_path: Path) -> None:
     """The budget is a share of what the run would spend: one round more would have been too much."""
-    free = Ledger.of(fed_of(DEFENCES[name], rounds=8))
+    free = Ledger.of(fed_of(DEFENCES[name], rounds=5))
     levels = []
-    fed = fed_of(DEFENCES[name], rounds=8)
+    fed = fed_of(DEFENCES[name], rounds=5)
     for _ in fed.rounds(fed.start(), watch=[free]):
         levels.append(float(max(spent.epsilon for spent in free.spent())))
     budget = share * levels[-1]
-    made = training(fed_of(DEFENCES[name], rounds=8, budget=budget), tmp_path)
+    made = training(fed_of(DEFENCES[name], rounds=5, budget=budget), tmp_path)
     last = made.run(made.begin())
     assert last.round == sum(level <= budget for level in levels)
     assert made.ledger.summary()["composed"]["epsilon"]["max"] <= budget
     assert made.reason == ("rounds" if share == 1.0 else "budget")
     assert made.ledger.summary()["budget"] == budget
-    again = training(fed_of(DEFENCES[name], rounds=8, budget=budget), tmp_path)
+    again = training(fed_of(DEFENCES[name], rounds=5, budget=budget), tmp_path)
     assert again.run(again.begin()).round == last.round
     assert (again.reason, again.ledger.summary()) == (made.reason, made.ledger.summary())
 

@@ -123,7 +123,7 @@ def test_how_exact_a_printed_number_is(text: str, value: float, give: float) -> 
 def fed_of(
     protocol: Any = None, defence: Any = None, model: Any = None, clients: Any = None, **plan: Any
 ) -> Federation:
-    settings = {"precision": "float64", "lr": 0.5, "batch": 8, "chunk": 17, "optimiser": "adam", **plan}
+    settings = {"precision": "float64", "lr": 0.5, "batch": 8, "chunk": USERS, "optimiser": "adam", **plan}
     clients = clients or phones(LOG)
     model = model or FedNCF(ITEMS, clients.n_seats, dim=6, head=(8,))
     return federation(clients, model, protocol, defence, **settings)

@@ -291,9 +291,15 @@ def pard(defence: PARD | None = None, **parts: Any) -> Experiment:
     return experiment(defence=defence or PARD(head=(8,)), consent=BY_NAME, **parts)
 
 
-def test_those_who_post_leave_what_they_post_and_nothing_else(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def posting(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """What a run under PARD leaves."""
+    return leave(pard(), tmp_path_factory.mktemp("posting") / "run")
+
+
+def test_those_who_post_leave_what_they_post_and_nothing_else(posting: Left) -> None:
     """All messages and public files of a run under PARD."""
-    left = leave(pard(), tmp_path / "run")
+    left = posting
     some = torch.stack(list(pard().federation().clients.consents.values())).any(0)
     assert 5 < len(left.posters) < int(some.sum()) < USERS
     assert {"model.safetensors", "metrics.jsonl", "result.json"} <= left.documents.keys()
@@ -307,7 +313,9 @@ def test_an_attacker_who_is_given_what_stays_leaves_none_of_it(tmp_path: Path) -
     left = leave(pard(threat=replace(THREAT, own=False, also=("pard-halves",))), tmp_path / "run")
     read = {one["name"] for one in left.result.privacy["pard-halves"]["attributes"]["gender"]["attackers"]}
     assert "withheld/mlp-pard" in read
-    assert left.search() == []
+    written = {name: data for name, data in left.documents.items() if " " not in name}  # all but messages
+    assert {"result.json", "metrics.jsonl", "stdout", "stderr", "log"} <= written.keys()
+    assert left.search_in(written) == []
     assert kept_in(left, page_of(left)) == set()
     vector = tensors.read(left.place / "users.safetensors")["user_re"][5, 0]
     assert kept_in(left, page_of(left, data={**left.result.data, "name": str(vector.tolist())})) == {
@@ -321,9 +329,9 @@ def kept_in(left: Left, page: bytes) -> set[str]:
     return {hit.canary.split()[0] for hit in hits} - {"ratings"}
 
 
-def test_the_view_of_the_server_holds_no_more_than_was_posted(tmp_path: Path) -> None:
+def test_the_view_of_the_server_holds_no_more_than_was_posted(posting: Left) -> None:
     """The transcript is for its owner only, and yet no estimator and no head is in it, and z^re if posted."""
-    left = leave(pard(), tmp_path / "run")
+    left = posting
     views = {path.name: path.read_bytes() for path in left.place.rglob("transcript.safetensors")}
     assert sum(map(len, views.values())) > 10_000
     documents = {**left.documents, **views}
@@ -386,7 +394,7 @@ class Careless(PARD):
     ("how", "place", "what"),
     [
         pytest.param("beside", "post ", "predictor.0.bias", marks=pytest.mark.slow),
-        ("instead", "pard.user_re posted", "predictor.0.bias"),
+        pytest.param("instead", "pard.user_re posted", "predictor.0.bias", marks=pytest.mark.slow),
         ("value", "pard.user_re posted", "estimators.ip.weight"),
         pytest.param("upload", "upload ", "user_re", marks=pytest.mark.slow),
     ],

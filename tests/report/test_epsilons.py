@@ -157,7 +157,7 @@ def test_what_collapsed_steps_back_and_a_legend_names_the_marks() -> None:
 
 @pytest.mark.parametrize(  # all of them are tried as names, on the page
     "payload",
-    [pytest.param(word, marks=() if k % 5 == 0 else pytest.mark.slow) for k, word in enumerate(PAYLOADS)],
+    [pytest.param(word, marks=() if k % 10 == 0 else pytest.mark.slow) for k, word in enumerate(PAYLOADS)],
 )
 def test_hostile_settings_stay_words(payload: str) -> None:
     """Two defences of a hostile name, apart by a hostile option: their labels are cut, then drawn."""

@@ -35,7 +35,7 @@ def rounds_on_disk(out: Path) -> int:
 
 
 @needs_fork
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_the_round_at_hand_is_finished(
     runner: Pool, whole: dict[str, str], tmp_path: Path, number: int
 ) -> None:
@@ -71,7 +71,7 @@ def test_a_round_that_takes_too_long_is_left(runner: Pool, whole: dict[str, str]
 
 
 @needs_fork
-@pytest.mark.parametrize("phase", ["test", "write"])
+@pytest.mark.parametrize("phase", [pytest.param("test", marks=pytest.mark.slow), "write"])
 def test_after_the_last_round(runner: Pool, whole: dict[str, str], tmp_path: Path, phase: str) -> None:
     out = tmp_path / "run"
     ended = runner.run(Order(str(out), signals=[(int(signal.SIGINT), phase, 1, 2)]))

@@ -104,7 +104,7 @@ def test_twenty_killed_at_random_times(runner: Pool, whole: Whole, tmp_path: Pat
     killed_enough(runner, whole, tmp_path, 40)
 
 
-KINDS = ["fsync", "replace", "unlink", "write"]
+KINDS = [pytest.param("fsync", marks=pytest.mark.slow), "replace", "unlink", "write"]
 
 
 def killed_at(runner: Pool, whole: Whole, out: Path, kind: str, place: int) -> None:

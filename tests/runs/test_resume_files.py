@@ -56,12 +56,14 @@ def counts(shelved: Path, kind: str) -> int:
 
 def test_undisturbed(whole: Path, shelved: Path) -> None:
     assert_same(shelved, whole)
-    assert counts(shelved, "unlink") > 12 * 12  # it did use files: one a device and round
+    assert counts(shelved, "unlink") > 9 * 12  # it did use files: one a device and round
 
 
 @pytest.mark.parametrize("trials", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("after", ["disk", pytest.param("memory", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["fsync", "link", "replace", "unlink"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fsync", "replace")), "link", "unlink"]
+)
 def test_killed_while_something_is_written(
     runner: Pool, whole: Path, shelved: Path, tmp_path: Path, kind: str, after: Keeps, trials: int
 ) -> None:
@@ -76,7 +78,7 @@ def test_killed_while_something_is_written(
 
 def test_begun_in_memory(runner: Pool, whole: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "run")
-    assert runner.run(Order(out, fail={"replace": 30}, keeps="memory"))["code"] == -signal.SIGKILL
+    assert runner.run(Order(out, fail={"replace": 20}, keeps="memory"))["code"] == -signal.SIGKILL
     assert runner.run(Order(out, resume=True, keeps="disk")) == {"code": 0, "error": ""}
     assert_same(Path(out), whole)
 
