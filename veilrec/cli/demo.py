@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 REPORT, AUDIT = "report.html", "custom"
-PERSON = "u0042"
+PERSON, SHOWN = "u0042", "hr@10"
 BASE: dict[str, Any] = {
     "data": {"name": "synthetic", "users": 500},
     "model": {"name": "FedMF", "dim": 16},
@@ -77,7 +77,7 @@ def demo(
 def _print(results: Mapping[str, Result], out: Path) -> None:
     """Usefulness and leakage beside each other, what the first run gives away, and what a person is shown."""
     from veilrec.cli import finished
-    from veilrec.cli.compare import print_comparison
+    from veilrec.cli.compare import print_table
     from veilrec.cli.show.leaks import print_verdicts
     from veilrec.cli.show.summaries import print_list
     from veilrec.cli.show.tables import console
@@ -91,7 +91,7 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
         "Each person is a device of their own: the log stays on it, and gradients leave it.\n",
         style="bold",
     )
-    print_comparison(compare([Run(run, result) for run, result in results.items()]))
+    print_table(compare([Run(run, result) for run, result in results.items()], metric=SHOWN))
     screen.print(f"\n{EXPLAINED}\n{name}:", style="bold")
     print_verdicts(first.privacy[AUDIT])
     screen.print()
