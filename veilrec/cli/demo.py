@@ -40,7 +40,7 @@ hr@10: how often the film that a person watched last is among ten recommended, o
 Popularity shows everyone the same films; a model that is not above it has learned nothing personal.
 AUC of an attribute: how often the worst of four families of attackers tells people of two classes apart; it
 sees one upload of everybody and knows the attribute of every fifth person. 0.50 is chance.
-Watched: the same for "did this person watch this film", from that person's upload alone.
+Whether a user touched an item: the same for "did this person watch this film", from one upload of theirs.
 """
 
 
