@@ -42,6 +42,8 @@ def test_it_shows_usefulness_leakage_a_list_and_commands_that_work(
     told = ("60 people", "popularity", "laplace", "EarlyStop", "gender (AUC)", "region (AUC)")
     for said in (*told, "Whether a user touched an item", "hr@10", "u0042", "Try next:", "report.html"):
         assert said in answer.out
+    assert "ndcg@" not in answer.out
+    assert "Nothing is said of" not in answer.out
     folder = tmp_path / "runs" / "demo"
     assert {path.name for path in folder.iterdir()} == {"report.html", *demo.DEFENCES}
     page = (folder / "report.html").read_text(encoding="utf-8")

@@ -73,6 +73,20 @@ def test_verdicts_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == "job: nobody tried, so nothing is known."
 
 
+@pytest.mark.parametrize("chosen", ["attacker", "threat", "neither"])
+def test_a_verdict_says_that_its_attacker_is_an_oracle(
+    capsys: pytest.CaptureFixture[str], chosen: str
+) -> None:
+    entry, threat = attribute(0.78, spread(0.78)), {"known": 0.2, "repeats": 1, "selection": "last"}
+    entry["attackers"][0]["oracle"] = chosen == "attacker"
+    entry["attackers"].append({**entry["attackers"][0], "name": "updates/columns", "oracle": True})
+    if chosen == "threat":
+        threat["selection"] = "oracle"
+    print_verdicts(audit({"gender": entry}, threat=threat, oracle=True))
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("(updates/logistic, an oracle, AUC 0.780" in said) == (chosen != "neither")
+
+
 def test_oracles_losses_and_membership_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     entry = attribute(0.78, spread(0.78))
     entry["attackers"][0] |= {"oracle": True, "notes": {"loss": "distances kept within 3 %"}}

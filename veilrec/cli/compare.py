@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from veilrec.metrics.groups import Group
     from veilrec.metrics.leaks import Leak
 
-__all__ = ["compare", "print_comparison"]
+__all__ = ["compare", "print_table"]
 
 
 def compare(
@@ -44,16 +44,22 @@ def compare(
         if places.count(place) > 1:
             raise BadInput(place, "named twice", "name each run once")
     found = compared([Run(str(place), Result.load(place)) for place in places], metric=metric, audit=audit)
-    print_json(_plain(found)) if as_json else print_comparison(found)
+    print_json(_plain(found)) if as_json else _print(found)
 
 
-def print_comparison(found: Comparison) -> None:
-    """The table, what it was measured by, and what the differences show."""
+def print_table(found: Comparison) -> None:
+    """The table, and what it was measured by."""
     out = console()
     out.print(_table(found))
     out.print(f"Protocol: {printable(found.protocol)}; {found.users:,} users tested.", style="dim")
     if found.audit:
         out.print(f"Leaks: the worst attacker of audit {printable(found.audit)}.", style="dim")
+
+
+def _print(found: Comparison) -> None:
+    """The table, what to mind about it, and what the differences show."""
+    out = console()
+    print_table(found)
     for note in found.notes:
         out.print(printable(note), style="yellow")
     if found.statements:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 REPORT, AUDIT = "report.html", "custom"
-PERSON = "u0042"
+PERSON, SHOWN = "u0042", "hr@10"
 BASE: dict[str, Any] = {
     "data": {"name": "synthetic", "users": 500},
     "model": {"name": "FedMF", "dim": 16},
@@ -40,7 +40,7 @@ hr@10: how often the film that a person watched last is among ten recommended, o
 Popularity shows everyone the same films; a model that is not above it has learned nothing personal.
 AUC of an attribute: how often the worst of four families of attackers tells people of two classes apart; it
 sees one upload of everybody and knows the attribute of every fifth person. 0.50 is chance.
-Watched: the same for "did this person watch this film", from that person's upload alone.
+Whether a user touched an item: the same for "did this person watch this film", from one upload of theirs.
 """
 
 
@@ -77,7 +77,7 @@ def demo(
 def _print(results: Mapping[str, Result], out: Path) -> None:
     """Usefulness and leakage beside each other, what the first run gives away, and what a person is shown."""
     from veilrec.cli import finished
-    from veilrec.cli.compare import print_comparison
+    from veilrec.cli.compare import print_table
     from veilrec.cli.show.leaks import print_verdicts
     from veilrec.cli.show.summaries import print_list
     from veilrec.cli.show.tables import console
@@ -91,7 +91,7 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
         "Each person is a device of their own: the log stays on it, and gradients leave it.\n",
         style="bold",
     )
-    print_comparison(compare([Run(run, result) for run, result in results.items()]))
+    print_table(compare([Run(run, result) for run, result in results.items()], metric=SHOWN))
     screen.print(f"\n{EXPLAINED}\n{name}:", style="bold")
     print_verdicts(first.privacy[AUDIT])
     screen.print()

@@ -40,7 +40,7 @@ def print_audit(name: str, audit: Mapping[str, Any]) -> None:
         out.print(_title(attribute, entry), style="bold")
         out.print(_table(entry))
         _print_notes(entry)
-        _print_verdict(attribute, entry)
+        _print_verdict(attribute, entry, audit)
     _print_membership(audit)
 
 
@@ -57,7 +57,7 @@ def _known(threat: Mapping[str, Any]) -> str:
 def print_verdicts(audit: Mapping[str, Any]) -> None:
     """One line an attribute: the sentence of the verdict, and the AUC with its interval."""
     for attribute, entry in audit.get("attributes", {}).items():
-        _print_verdict(attribute, entry)
+        _print_verdict(attribute, entry, audit)
     _print_membership(audit)
 
 
@@ -123,7 +123,7 @@ def _print_notes(entry: Mapping[str, Any]) -> None:
         console().print(f"Reading: {printable(loss)}.", style="dim")
 
 
-def _print_verdict(attribute: str, entry: Mapping[str, Any]) -> None:
+def _print_verdict(attribute: str, entry: Mapping[str, Any], audit: Mapping[str, Any]) -> None:
     out, verdict = console(), entry.get("verdict")
     if not verdict:
         out.print(f"{printable(attribute)}: nobody tried, so nothing is known.", style="yellow")
@@ -131,9 +131,17 @@ def _print_verdict(attribute: str, entry: Mapping[str, Any]) -> None:
     score, families = verdict.get("score", "auc"), verdict.get("families", ())
     what = "AUC" if score == "auc" else "rank correlation"
     few = "" if len(families) >= 4 else f"; only {_count(families)} of attackers: more may find more"
-    who = f"{printable(verdict['attacker'])}, {what} {measure(verdict[score])}{few}"
+    mark = ", an oracle" if _is_oracle(entry, audit) else ""
+    who = f"{printable(verdict['attacker'])}{mark}, {what} {measure(verdict[score])}{few}"
     style = "red" if verdict["leaning"] != "none" else "green"
     out.print(f"{printable(verdict['sentence'])} ({who})", style=style)
+
+
+def _is_oracle(entry: Mapping[str, Any], audit: Mapping[str, Any]) -> bool:
+    """Whether the attacker of a verdict was chosen, or guesses, with the truth in hand."""
+    worst = entry["verdict"]["attacker"]
+    marked = any(one.get("oracle") for one in entry["attackers"] if one["name"] == worst)
+    return marked or audit.get("threat", {}).get("selection") == "oracle"
 
 
 def _count(families: Sequence[str]) -> str:
