@@ -289,5 +289,5 @@ def test_whole_chunks_are_dealt_where_everybody_takes_part() -> None:
 
 def test_more_ranks_than_portions_are_refused() -> None:
     fed = CASES["mean"]().fleet.gather()
-    with pytest.raises(BadInput, match="9 processes for 4 portions of devices; start 4 or fewer"):
+    with pytest.raises(BadInput, match=r"9 processes, and work for 4: .*; start 4, or set plan.chunk"):
         homes(fed, 9)

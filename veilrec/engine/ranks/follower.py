@@ -15,7 +15,7 @@ from veilrec.base.plan import Forwards
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.fleet import Terms
 from veilrec.engine.in_process import BLOCK, InProcess
-from veilrec.engine.ranks.homes import homes
+from veilrec.engine.ranks.homes import homes, parted
 from veilrec.engine.ranks.links import Link
 from veilrec.engine.ranks.messages import packed, tensors, unpacked
 from veilrec.protocol import Counterpart
@@ -28,7 +28,7 @@ __all__ = ["follow"]
 
 def follow(link: Link, fleet: InProcess) -> dict[str, Any]:
     """Run the devices that are at home on this rank until the leader says that the run is over, and how."""
-    near = fleet.shard((homes(fleet, link.size) == link.rank).nonzero().squeeze(1))
+    near = parted(fleet, homes(fleet, link.size), link.rank)
     follower = Follower(link, near)
     with near.working():
         while True:

@@ -9,7 +9,7 @@ from veilrec.engine import fused
 from veilrec.engine.in_process import InProcess
 from veilrec.errors import BadInput
 
-__all__ = ["homes"]
+__all__ = ["homes", "parted"]
 
 
 def homes(fleet: InProcess, ranks: int) -> Tensor:
@@ -22,19 +22,25 @@ def homes(fleet: InProcess, ranks: int) -> Tensor:
         BadInput: Where there are more ranks than devices to deal.
     """
     able, sizes = fleet.able.cpu(), fleet.clients.sizes
-    home, load = torch.zeros(len(fleet.clients), dtype=torch.int64), [0] * ranks
     if fleet.plan.size(len(able)) == len(able):
-        parts = list(fleet.chunks(able, fused.summed(fleet.task(), sizes, set())))
+        chunks = fleet.chunks(able, fused.summed(fleet.task(), sizes, set()))
+        parts = [chunk.tolist() for chunk in chunks]
     else:
-        parts = list(able.split(1))
+        parts = [[client] for client in able.tolist()]
     if len(parts) < ranks:
-        what = f"{ranks} processes for {len(parts)} portions of devices"
-        raise BadInput(
-            "torchrun", what, f"start {len(parts)} or fewer, or set plan.chunk to a smaller number"
-        )
-    costs = [sum(sizes[client] for client in part.tolist()) for part in parts]
-    for place in sorted(range(len(parts)), key=lambda place: -costs[place]):
+        what = f"{ranks} processes, and work for {len(parts)}: a chunk of devices is the least that one takes"
+        raise BadInput("torchrun", what, f"start {len(parts)}, or set plan.chunk to a smaller number")
+    home, load = torch.zeros(len(fleet.clients), dtype=torch.int64), [0] * ranks
+    for part in sorted(parts, key=lambda part: -sum(sizes[client] for client in part)):
         rank = load.index(min(load))
-        home[parts[place]] = rank
-        load[rank] += costs[place]
+        home[part] = rank
+        load[rank] += sum(sizes[client] for client in part)
     return home
+
+
+def parted(fleet: InProcess, home: Tensor, rank: int) -> InProcess:
+    """The part of a fleet that is at home on a rank; what the whole has worked out of its log is let go."""
+    near = fleet.shard((home == rank).nonzero().squeeze(1))
+    for name in ("events", "sizes"):
+        vars(fleet.clients).pop(name, None)
+    return near

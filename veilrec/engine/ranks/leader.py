@@ -25,7 +25,7 @@ from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms
 from veilrec.engine.groups import check
 from veilrec.engine.in_process import BLOCK, InProcess, found
-from veilrec.engine.ranks.homes import homes
+from veilrec.engine.ranks.homes import homes, parted
 from veilrec.engine.ranks.links import LEADER, Link
 from veilrec.engine.ranks.messages import packed, scope, tensors, unpacked
 from veilrec.eraser import VectorEraser
@@ -59,7 +59,7 @@ class Ranks(Fleet):
     def lead(cls, whole: InProcess, link: Link) -> Ranks:
         """A fleet that held all devices, from now on with the other ranks."""
         home = homes(whole, link.size)
-        near = whole.shard((home == LEADER).nonzero().squeeze(1))
+        near = parted(whole, home, LEADER)
         common = {one.name: getattr(whole, one.name) for one in fields(Fleet)}
         return cls(**common, link=link, home=home, near=near, whole=whole)
 
