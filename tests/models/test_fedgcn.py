@@ -17,11 +17,10 @@ from veilrec.engine.features import with_features
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
-from veilrec.model import Recommender, made, wants_features
+from veilrec.model import Recommender, wants_features
 from veilrec.models.fedgcn import FedGCN
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.models.fedmf import FedMF
-from veilrec.recipe.assembly import Moved
 
 
 def batch(history: list[int], features: list[float]) -> Batch:
@@ -138,9 +137,6 @@ def test_a_column_of_the_features_moves_only_where_a_user_has_it() -> None:
 def test_the_experiment_gives_features_to_models_that_read_them(checkerboard: Interactions) -> None:
     assert wants_features(FedGCN)
     assert not wants_features(FedMF)
-    assert wants_features(Moved(FedGCN, {}))
-    assert not wants_features(Moved(FedMF, {}))
-    assert made(Moved(FedGCN, {"user": "shared"}), 9, 1, 4).get_parameter("user.features").shape == (64, 4)
     plan = Plan(rounds=1)
     for private in (False, True):
         experiment = Experiment(checkerboard, FedGCN, plan=plan, include_private_features=private)

@@ -16,7 +16,7 @@ from veilrec.base.tensors import raw
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
 
-__all__ = ["data_fingerprint", "describe", "fingerprint"]
+__all__ = ["data_fingerprint", "describe", "fingerprint", "without_idle"]
 
 IDLE = {  # settings that change no bit of a result
     ("plan", "workers"),
@@ -50,11 +50,16 @@ def describe(thing: Any, *, named: bool = True) -> Any:
 
 def fingerprint(settings: Mapping[str, Any], model: Recommender, data: Interactions) -> str:
     """A hash of all that decides the bits of a result."""
-    told = {section: _without_idle(section, value) for section, value in settings.items()}
+    told = without_idle(settings)
     parts = {name: [part.scope.value, part.rows, part.helper] for name, part in model.parts.items()}
     shapes = {name: list(weight.shape) for name, weight in model.named_parameters()}
     whole = json.dumps([told, parts, shapes, data_fingerprint(data)], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def without_idle(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings without those that change no bit of a result."""
+    return {section: _without_idle(section, value) for section, value in settings.items()}
 
 
 def _without_idle(section: str, value: Any) -> Any:

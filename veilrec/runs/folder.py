@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+import tomllib
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from veilrec.protocol import State
 from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs.checkpoint import DEVICES, unflat
-from veilrec.runs.fingerprint import data_fingerprint
+from veilrec.runs.fingerprint import data_fingerprint, without_idle
 from veilrec.runs.lock import LOCK, held_by, locked
 from veilrec.runs.world import IDS, WORLD, load_world
 
@@ -92,8 +93,10 @@ def write_recipe(folder: Path, text: str) -> None:
     if not path.exists():
         with atomic(path) as sink:
             sink.write(text.encode())
-    elif not (folder / CHECKPOINT).is_dir() and path.read_text(encoding="utf-8") != text:
-        raise BadInput(path, "another recipe", "choose another folder with --out")
+    elif not (folder / CHECKPOINT).is_dir():
+        stored, given = (tomllib.loads(one) for one in (path.read_text(encoding="utf-8"), text))
+        if without_idle(stored) != without_idle(given):
+            raise BadInput(path, "another recipe", "choose another folder with --out")
 
 
 def save_state(folder: Path, state: State, store: Store) -> dict[str, Digest]:
