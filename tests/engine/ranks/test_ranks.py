@@ -110,7 +110,7 @@ def alike(one: Params, other: Params, bound: float = ROUNDING) -> bool:
     return one.keys() == other.keys() and all(largest(one[name], other[name]) <= bound for name in one)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_several_ranks_end_where_one_process_does(name: str, size: int) -> None:
     state, kept, scored, seen = outcome(CASES[name]())

@@ -325,6 +325,7 @@ def test_the_commands_of_the_compose_file_share_a_run(place: Path, tmp_path: Pat
     assert_same(run(place / "short.toml", tmp_path / "one"), tmp_path / "runs" / "shared")
 
 
+@pytest.mark.slow
 def test_the_tests_tell_one_end_from_another(place: Path, tmp_path: Path) -> None:
     """Planted: another seed is another end."""
     one = run(place / "short.toml", tmp_path / "one")
