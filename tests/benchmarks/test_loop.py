@@ -104,6 +104,7 @@ def test_work_is_shared_out_once_and_evenly() -> None:
     assert abs(events[0] - events[1]) < 0.01 * sum(events)
 
 
+@pytest.mark.slow
 def test_two_processes_arrive_where_one_does() -> None:
     alone = fresh()
     alone.train(0, CLIENTS)

@@ -159,6 +159,7 @@ def test_a_closed_pipe_is_no_failure_of_ours() -> None:
     assert said == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "a.toml"

@@ -62,6 +62,7 @@ def test_several_draws_are_averaged() -> None:
     assert found["value"] == pytest.approx(sum(means) / 3, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_dlg_has_a_prediction_and_a_correction_and_others_have_none() -> None:
     data = world(USERS)
     defence = FedAU2(head="plain", hidden=32, attributes=("gender",))

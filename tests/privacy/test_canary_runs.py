@@ -308,6 +308,7 @@ def test_those_who_post_leave_what_they_post_and_nothing_else(posting: Left) -> 
     assert found == left.posters  # what is spared is there, or nothing would be proved
 
 
+@pytest.mark.slow
 def test_an_attacker_who_is_given_what_stays_leaves_none_of_it(tmp_path: Path) -> None:
     """The audit of the halves is granted z^re: its scores are written down, and nothing else."""
     left = leave(pard(threat=replace(THREAT, own=False, also=("pard-halves",))), tmp_path / "run")
@@ -448,6 +449,7 @@ def test_a_device_of_its_own_tells_no_more(tmp_path: Path, capfd: pytest.Capture
     assert canaries.find(documents["upload 1 of 7"] + own)
 
 
+@pytest.mark.slow
 def test_real_attackers_and_the_commands_about_them_tell_no_more(tmp_path: Path) -> None:
     """Attackers that read everybody's uploads, then `attack`, `compare` and `evaluate` on what they left."""
     reads = {name: AttributeInference(name, classifiers=("lda", "knn")) for name in ("profile", "updates")}  # type: ignore[arg-type]
