@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from typing import Protocol as Shape
 
 import torch
@@ -19,7 +19,6 @@ from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
-from veilrec.engine.ranks.links import Link
 from veilrec.eraser import VectorEraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
@@ -35,10 +34,12 @@ from veilrec.runs import folder
 from veilrec.runs.fingerprint import describe, fingerprint
 from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.session import Session
-from veilrec.runs.shared import shared
 from veilrec.runs.training import Progress
 from veilrec.runs.world import IDS, save_world
 from veilrec.wire.transcript import Record
+
+if TYPE_CHECKING:
+    from veilrec.engine.ranks.links import Link
 
 __all__ = ["Experiment", "Written", "check_device"]
 
@@ -211,7 +212,11 @@ class Experiment:
                 )
                 return session.run(stop, checkpoint_seconds, mark, settings)
 
-        return alone(federation) if link is None else shared(link, federation, alone)
+        if link is None:
+            return alone(federation)
+        from veilrec.runs.shared import shared  # which brings torch.distributed: a third of a second
+
+        return shared(link, federation, alone)
 
     @property
     def _record(self) -> Record:

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
-from veilrec.engine.ranks.links import Link, joined
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.recipe import Recipe
 from veilrec.recipe.cells import Cell, run_cells
 from veilrec.result import Result
+
+if TYPE_CHECKING:
+    from veilrec.engine.ranks.links import Link
 
 __all__ = ["ExperimentMaker", "Job", "many", "one", "sharing"]
 
@@ -51,6 +53,8 @@ def sharing(job: Job) -> Iterator[Job]:
     if not launched():
         yield job
         return
+    from veilrec.engine.ranks.links import joined
+
     with joined(PATIENCE) as link, warnings.catch_warnings():
         if not link.leads:
             warnings.simplefilter("ignore")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from veilrec.attack import Seen
@@ -48,6 +47,8 @@ def membership(seen: Seen, user: Tensor, item: Tensor, who: People, resamples: i
 
 def per_user(scores: Tensor, touched: list[Tensor]) -> Tensor:
     """``scores [u, items]`` and everybody's items to ``[u]`` AUCs; ties count half, all or nothing is 0.5."""
+    from scipy.stats import rankdata  # not before: it takes a third of a second to import
+
     there = torch.zeros(scores.shape, dtype=torch.bool)
     for row, items in enumerate(touched):
         there[row, items] = True
