@@ -200,16 +200,7 @@ class Experiment:
                     folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
                     if world and not (place / IDS).exists():
                         save_world(place, self.data)
-                session = Session(
-                    federation,
-                    self.data,
-                    self._record,
-                    place,
-                    out is not None,
-                    progress or (lambda *told: None),
-                    examiner,
-                    self.erasers,
-                )
+                session = self._session(federation, place, out is not None, progress, examiner)
                 return session.run(stop, checkpoint_seconds, mark, settings)
 
         if link is None:
@@ -217,6 +208,13 @@ class Experiment:
         from veilrec.runs.shared import shared  # which brings torch.distributed: a third of a second
 
         return shared(link, federation, alone)
+
+    def _session(
+        self, federation: Federation, place: Path, keeps: bool, progress: Progress | None, examiner: Examiner
+    ) -> Session:
+        """One process's work in a run directory."""
+        told = progress or (lambda *told: None)
+        return Session(federation, self.data, self._record, place, keeps, told, examiner, self.erasers)
 
     @property
     def _record(self) -> Record:
