@@ -16,6 +16,7 @@ from tests.report.hostile import PAYLOADS, hostile_run
 from tests.report.results import results
 from veilrec.report import render, table, to_csv
 
+pytestmark = pytest.mark.slow
 RUNS = results(("none", "laplace", "early_stop", "heavy_noise"), seeds=2)
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 400, "height": 800}
 LIGHT, DARK = ("rgb(255, 255, 255)", "rgb(26, 29, 33)"), ("rgb(20, 23, 28)", "rgb(232, 234, 237)")
@@ -59,7 +60,6 @@ def test_every_chart_is_drawn_and_nobody_is_asked(open_page: Visit) -> None:
     assert open_page.page.evaluate("document.documentElement.scrollWidth") <= WIDE["width"]
 
 
-@pytest.mark.slow
 def test_drawing_and_numbers_follow_the_choice(open_page: Visit) -> None:
     frontier = "[data-of='f0-frontier'].numbers:not([hidden]) caption"
     open_page.page.eval_on_selector_all("details", "(all) => all.forEach((one) => { one.open = true; })")
@@ -71,7 +71,6 @@ def test_drawing_and_numbers_follow_the_choice(open_page: Visit) -> None:
     assert open_page.page.inner_html("[data-draw='f0-frontier'] .scatterlayer") != before
 
 
-@pytest.mark.slow
 def test_it_is_used_by_keys_alone(browser: Any, page: Path) -> None:
     with visit(browser, page, viewport=WIDE, color_scheme="light") as opened:
         keys, button = opened.page.keyboard, opened.page.locator("#theme")
@@ -88,7 +87,6 @@ def test_it_is_used_by_keys_alone(browser: Any, page: Path) -> None:
         assert opened.page.eval_on_selector_all("button, select, summary, .wide", reached)
 
 
-@pytest.mark.slow
 def test_paper_is_white_even_in_the_dark(browser: Any, page: Path) -> None:
     with visit(browser, page, viewport=WIDE, color_scheme="dark") as opened:
         assert opened.colours() == DARK
@@ -99,7 +97,6 @@ def test_paper_is_white_even_in_the_dark(browser: Any, page: Path) -> None:
         assert all(opened.marks().values())
 
 
-@pytest.mark.slow
 def test_without_scripts_every_number_is_there(browser: Any, page: Path) -> None:
     with visit(browser, page, java_script_enabled=False, color_scheme="dark") as opened:
         assert "scripts are off" in opened.page.locator("noscript").inner_text()
@@ -113,7 +110,6 @@ def test_without_scripts_every_number_is_there(browser: Any, page: Path) -> None
         )
 
 
-@pytest.mark.slow
 def test_a_phone_needs_no_sideways_scrolling(browser: Any, page: Path) -> None:
     with visit(browser, page, viewport=PHONE) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -123,7 +119,6 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Any, page: Path) -> None:
         assert cut == 0
 
 
-@pytest.mark.slow
 def test_the_numbers_are_saved(open_page: Visit) -> None:
     rows = table(RUNS)
     saved = list(csv.reader(io.StringIO(open_page.download("[data-export=csv]").decode())))
@@ -142,7 +137,6 @@ def _plain(cell: str) -> float | str:
         return cell
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chart", ["frontier", "parts"])
 def test_charts_are_saved_as_images(open_page: Visit, chart: str) -> None:
     button = f"[data-of='f0-{chart}'][data-image="
@@ -154,10 +148,8 @@ def test_charts_are_saved_as_images(open_page: Visit, chart: str) -> None:
     assert open_page.outside == []
 
 
-@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(8, len(PAYLOADS), 8))]
-)
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("first", range(0, len(PAYLOADS), 8))
 def test_hostile_names_do_not_run(browser: Any, tmp_path: Path, first: int, own: bool) -> None:
     """With `own`, every run has an attribute of its own: each payload then also names one, and a column."""
     texts = PAYLOADS[first : first + 8]
