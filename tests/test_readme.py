@@ -12,6 +12,7 @@ from veilrec import Recipe
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_sentence_in_python_runs_and_beats_popularity(capsys: pytest.CaptureFixture[str]) -> None:
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL)
     assert code is not None

@@ -332,6 +332,7 @@ def planted(users: int, label: Tensor) -> Seen:
     return Seen(told, probe)
 
 
+@pytest.mark.slow
 def test_our_own_audit_finds_by_it_what_no_other_reading_tells() -> None:
     users = 400
     label = Keys.seed(8).integers(2, users)

@@ -102,6 +102,7 @@ def test_an_attack_that_has_nothing_to_look_at_is_refused(
     assert (runs / "noisy" / "result.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_recipe_may_ask_for_a_share(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     threat = ["--set", 'threat.attributes=["gender"]', "--set", 'threat.also=["apm@0.4"]']
     threat += ["--set", "threat.resamples=100", "--set", "threat.permutations=99"]

@@ -199,6 +199,7 @@ def experiment(consent: Any, **more: Any) -> Experiment:
     )
 
 
+@pytest.mark.slow
 def test_a_whole_run_with_a_curve_and_several_repeats() -> None:
     one = experiment(0.4, along="fedau2@consenting", also=("fedau2@consenting",))
     label, sharing = one.data.attributes["gender"], one.federation().clients.consents["gender"].squeeze(1)

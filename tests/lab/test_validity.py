@@ -231,6 +231,7 @@ def share(separation: float, users: int, seed: int) -> float:
     return float((told["verdict"]["auc"]["value"] - 0.5) / leak.ideal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 @pytest.mark.parametrize(
     ("separation", "users", "least"),
