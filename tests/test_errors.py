@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from veilrec.errors import BadInput, ClientFailed, Corrupted, VeilrecError, nearest
+from veilrec.errors import BadInput, ClientFailed, Corrupted, VeilrecError, nearest, visible
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,30 @@ def test_exit_codes() -> None:
 def test_nearest(word: str, hint: str) -> None:
     assert nearest(word, ["scale", "noise"]) == hint
     assert "nothing to choose" in nearest(word, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("as it is: é, 東京, ε", "as it is: é, 東京, ε"),
+        ("  one\n\n line \t only\r\n", "one line only"),
+        ("\x1b]0;title\x07\x1b[2J", "\\x1b]0;title\\x07\\x1b[2J"),
+        ("\x9b31m \x00 \x7f", "\\x9b31m \\x00 \\x7f"),
+        ("\u202egpj.exe\u2028two", "\\u202egpj.exe\\u2028two"),
+        ("\udcff.csv", "\\udcff.csv"),  # how a name that is no text reaches Python
+        ("", ""),
+    ],
+)
+def test_what_does_not_print_is_made_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert visible(text).encode("utf-8") == shown.encode("utf-8")
+
+
+@pytest.mark.parametrize("letter", ["x", "\x1b", "\U000e0001", "é"])
+def test_a_line_is_bounded_and_keeps_both_ends(letter: str) -> None:
+    text = visible(f"a.csv:3: {letter * 10**6}; mend it")
+    assert len(text) == 400
+    assert text.startswith("a.csv:3: ")
+    assert text.endswith("; mend it")
+    assert "…" in text
+    assert visible("y" * 400) == "y" * 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +16,12 @@ __all__ = [
     "Lost",
     "VeilrecError",
     "nearest",
+    "visible",
 ]
+
+LENGTH = 400  # letters of a message, at most
+BLANK = " \t\r\n"
+BLANKS = re.compile(f"[{BLANK}]+")
 
 
 class VeilrecError(Exception):
@@ -77,3 +83,31 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f'did you mean "{close[0]}"?'
     return f"choose one of: {', '.join(names)}" if names else "there is nothing to choose from"
+
+
+def visible(text: object, length: int = LENGTH) -> str:
+    r"""One line that is safe to show on a terminal, whoever wrote the text.
+
+    White space becomes single blanks; what does not print, such as the escape sequences of a terminal, marks
+    that turn the direction of writing and bytes that are no text, becomes its escape; of long text the middle
+    is left out, since an error begins with the place and ends with the way out.
+
+    >>> visible("a\n\tb \x1b[31mred")
+    'a b \\x1b[31mred'
+    >>> visible("x" * 10**6 + "; lower it", 22)
+    'xxxxxxxxxxx…; lower it'
+    """
+    words = " ".join(BLANKS.split(_cut(str(text), 4 * length).strip(BLANK)))
+    return _cut("".join(map(_shown, words)), length)
+
+
+def _shown(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+
+
+def _cut(text: str, length: int) -> str:
+    """The beginning and the end of a text that is too long."""
+    if len(text) <= length:
+        return text
+    end = (length - 1) // 2
+    return f"{text[: length - 1 - end]}…{text[len(text) - end :]}"
