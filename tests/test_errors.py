@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from veilrec.errors import BadInput, ClientFailed, Corrupted, VeilrecError, nearest, visible
+from veilrec.errors import (
+    BadInput,
+    ClientFailed,
+    Corrupted,
+    Elsewhere,
+    NoMemory,
+    VeilrecError,
+    code_of,
+    nearest,
+    no_memory,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +31,29 @@ def test_the_line(error: VeilrecError, text: str) -> None:
 
 
 def test_exit_codes() -> None:
-    assert [e.code for e in (VeilrecError, BadInput, Corrupted)] == [1, 2, 4]
+    assert [e.code for e in (VeilrecError, BadInput, NoMemory, Corrupted)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError(), 3),
+        (RuntimeError("can't start new thread"), 3),
+        (RuntimeError("std::bad_alloc"), 3),
+        (OSError(12, "Cannot allocate memory"), 3),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), 3),
+        (ClientFailed("ann", 1, "training", MemoryError()), 3),
+        (Elsewhere("round 1, training: out of memory", 3), 3),
+        (FileNotFoundError(2, "No such file", "out of memory.csv"), 2),
+        (BadInput("out of memory.csv", "empty"), 2),
+        (KeyboardInterrupt(), 130),
+        (ValueError("x"), 1),
+    ],
+    ids=str,
+)
+def test_the_code_of_any_error(error: BaseException, code: int) -> None:
+    assert code_of(error) == code
+    assert no_memory(error) == (code == 3 and not isinstance(error, ClientFailed | Elsewhere))
 
 
 @pytest.mark.parametrize(

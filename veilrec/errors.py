@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,14 +15,24 @@ __all__ = [
     "Elsewhere",
     "Interrupted",
     "Lost",
+    "NoMemory",
     "VeilrecError",
+    "code_of",
     "nearest",
+    "no_memory",
     "visible",
 ]
 
 LENGTH = 400  # letters of a message, at most
 BLANK = " \t\r\n"
 BLANKS = re.compile(f"[{BLANK}]+")
+
+# How torch and the system say it, on a GPU and on a CPU; torch's own exception is not imported for this.
+EXHAUSTED = (
+    *("out of memory", "alloc_failed", "bad_alloc", "can't allocate memory", "cannot allocate memory"),
+    *("not enough memory", "can't start new thread", "failed to map segment"),
+)
+FEWER = "train fewer devices at once (--set plan.chunk=16), or take --device cpu"
 
 
 class VeilrecError(Exception):
@@ -44,6 +55,15 @@ class Lost(VeilrecError):
     """Another process of the run that is gone, or does not answer; `--resume` goes on from what was saved."""
 
     code = 3
+
+
+class NoMemory(VeilrecError):
+    """Memory that has run out, on a CPU or a GPU; `where` is what was done then, with a colon behind it."""
+
+    code = 3
+
+    def __init__(self, where: str = "") -> None:
+        super().__init__(f"{where}out of memory; end what else runs there, {FEWER}")
 
 
 class Elsewhere(VeilrecError):
@@ -71,9 +91,30 @@ class ClientFailed(VeilrecError):
 
     def __init__(self, user: str, round: int, phase: str, cause: BaseException) -> None:
         self.user, self.round, self.phase = user, round, phase
-        self.code = cause.code if isinstance(cause, VeilrecError) else 1
+        self.code = code_of(cause)
+        if no_memory(cause):  # of which no device in particular is the reason
+            super().__init__(str(NoMemory(f"round {round}, {phase}: ")))
+            return
         what = f"{cause}" if isinstance(cause, VeilrecError) else f"{type(cause).__name__}: {cause}"
         super().__init__(f"user {user}, round {round}, {phase}: {what}")
+
+
+def no_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has run out."""
+    if isinstance(error, VeilrecError | OSError):  # either may have a file's name in its text
+        return isinstance(error, NoMemory) or getattr(error, "errno", 0) == errno.ENOMEM
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in EXHAUSTED)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code of a command that ends with an error."""
+    if isinstance(error, VeilrecError):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted.code
+    if no_memory(error):
+        return NoMemory.code
+    return BadInput.code if isinstance(error, OSError) and error.filename is not None else 1
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

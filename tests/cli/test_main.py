@@ -126,8 +126,10 @@ def test_a_failed_device_is_named(
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+        RuntimeError("can't start new thread"),
+        OSError(12, "Cannot allocate memory", "runs/x"),
     ],
-    ids=["python", "gpu", "cublas", "cpu"],
+    ids=["python", "gpu", "cublas", "cpu", "thread", "system"],
 )
 def test_no_memory_is_one_line_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, inside: bool
@@ -138,7 +140,7 @@ def test_no_memory_is_one_line_that_says_what_to_do(
         raise error
 
     monkeypatch.setattr(cli, "_invoke", fail)
-    assert cli.main([]) == 1
+    assert cli.main([]) == 3
     said = capsys.readouterr().err
     where = "round 3, training: " if inside else ""
     assert said.startswith(f"veilrec: error: {where}out of memory; end what else runs there")

@@ -96,16 +96,28 @@ def test_a_failure_while_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
 class Crowded(FedMF):
     """Fails in company only, so that nobody in particular is at fault."""
 
+    fault: Exception = LookupError("planted")
+
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         if len(devices.keys.value) > 1:
-            raise MemoryError("planted")
+            raise self.fault
         return super().cohort_loss(params, devices)
 
 
 def test_a_failure_of_nobody_in_particular_names_the_chunk() -> None:
     fed = federation(phones(marked()), Crowded(24, dim=2), chunk=6)
-    with pytest.raises(ClientFailed, match="user one of 6, first person 0, round 1, training: MemoryError"):
+    with pytest.raises(ClientFailed, match="user one of 6, first person 0, round 1, training: LookupError"):
         run(fed)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_where_memory_runs_out_nobody_is_blamed(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    monkeypatch.setattr(Crowded, "fault", MemoryError("planted"))
+    fed = federation(phones(marked()), Crowded(24, dim=2), workers=workers, chunk=6)
+    with pytest.raises(ClientFailed, match=r"^round 1, training: out of memory; ") as error:
+        run(fed)
+    assert error.value.code == 3
+    assert "person" not in str(error.value)
 
 
 def test_a_failing_silo_is_named() -> None:

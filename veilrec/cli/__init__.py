@@ -14,16 +14,11 @@ import typer
 from veilrec import __version__
 from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs
 from veilrec.cli.arguments import launched
-from veilrec.errors import BadInput, ClientFailed, Elsewhere, VeilrecError
+from veilrec.errors import BadInput, ClientFailed, Elsewhere, NoMemory, VeilrecError, code_of, no_memory
 
 __all__ = ["app", "main"]
 
 FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
-# How torch says it, on a GPU and on a CPU; its own exception for it is not imported for the sake of help.
-NO_MEMORY = ("out of memory", "alloc_failed", "can't allocate memory")
-MORE_MEMORY = (
-    "end what else runs there, train fewer devices at once (--set plan.chunk=16), or take --device cpu"
-)
 USAGE: Any = typer.BadParameter.__mro__[2]  # the base of all that the parser of arguments complains about
 
 app = typer.Typer(
@@ -87,11 +82,11 @@ def _main(arguments: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         return PIPE_CLOSED
     except Exception as error:
+        if no_memory(error):
+            return _say(str(NoMemory()), NoMemory.code)
         if isinstance(error, OSError) and error.filename is not None:
             fix = "check the path, its permissions and the space left"
             return _say(f"{error.filename}: {error.strerror}; {fix}", BAD_INPUT)
-        if _is_memory(error):
-            return _say(f"out of memory; {MORE_MEMORY}", FAILED)
         traceback.print_exc()
         return _say("this is a bug of veilrec; please report it with the lines above", FAILED)
 
@@ -114,19 +109,9 @@ def _told(error: VeilrecError) -> int:
     if isinstance(error, Elsewhere) and error.quiet:
         return error.code  # another process says it
     cause = error.__cause__
-    if isinstance(error, ClientFailed) and cause is not None:
-        if isinstance(cause, VeilrecError):
-            return _say(str(error), cause.code)
-        if _is_memory(cause):
-            return _say(f"round {error.round}, {error.phase}: out of memory; {MORE_MEMORY}", FAILED)
+    if isinstance(error, ClientFailed) and cause is not None and code_of(cause) == FAILED:
         traceback.print_exception(cause)
     return _say(str(error), error.code)
-
-
-def _is_memory(error: BaseException) -> bool:
-    """Whether an error says that memory has run out, on a CPU or a GPU."""
-    said = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in said for words in NO_MEMORY)
 
 
 def _say(message: str, code: int) -> int:

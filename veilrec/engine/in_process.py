@@ -27,7 +27,7 @@ from veilrec.engine.refusals import refuse
 from veilrec.engine.respond import Answer, Chunk, Failed, Respond, respond
 from veilrec.engine.workers import Workers, workers
 from veilrec.eraser import VectorEraser, erased
-from veilrec.errors import ClientFailed
+from veilrec.errors import ClientFailed, no_memory
 from veilrec.model import Recommender, begun, with_classes
 from veilrec.protocol import Counterpart, Protocol
 from veilrec.wire.uploads import Exchange, Finder, Fold, Letter, Posts, Uploads
@@ -198,9 +198,9 @@ class InProcess(Fleet):
     def _blame(
         self, failure: Failed, letter: Letter, clients: Tensor, keys: Keys, trains: Trains
     ) -> ClientFailed:
-        """The first client of a failed chunk that also fails by itself."""
+        """The first client of a failed chunk that also fails by itself; nobody where memory ran out."""
         task, schema = self.task(self.model, trains), self.schema(letter)
-        for alone in failure.chunk.split(1):
+        for alone in failure.chunk.split(1) if not no_memory(failure.cause) else ():
             try:
                 (self.body or respond)(task, self.chunk(letter, clients, alone, keys), schema, self.announced)
             except Failed as found:

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from veilrec.base.scratch import close_all
-from veilrec.errors import BadInput, Elsewhere, Interrupted, Lost, VeilrecError
+from veilrec.errors import BadInput, Elsewhere, Interrupted, Lost, NoMemory, VeilrecError, code_of, no_memory
 
 __all__ = ["Link", "joined", "leave"]
 
@@ -285,29 +285,21 @@ def _alone(rank: int, host: str, port: int) -> BadInput:
 
 def _parted(link: Link, error: BaseException) -> BaseException:
     """The error that ends this process, which tells the others of its own."""
-    code = _code(error)
+    code = code_of(error)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends whoever is left, at once
     _waiting.append(code)
     if isinstance(error, Elsewhere | Lost):
         return error
-    known = isinstance(error, VeilrecError | OSError | KeyboardInterrupt)
-    what = str(error) if known else f"{type(error).__name__}: {error}"
+    told = NoMemory() if no_memory(error) and not isinstance(error, VeilrecError) else error
+    known = isinstance(told, VeilrecError | OSError | KeyboardInterrupt)
+    what = str(told) if known else f"{type(error).__name__}: {error}"
     link.fail(what or "interrupted", code)
     if link.leads:
         return error
     if not known:
         traceback.print_exception(error)
     return Elsewhere(what, code, quiet=True)
-
-
-def _code(error: BaseException) -> int:
-    """The exit code of an error, as the command line has it."""
-    if isinstance(error, VeilrecError):
-        return error.code
-    if isinstance(error, KeyboardInterrupt):
-        return Interrupted.code
-    return BadInput.code if isinstance(error, OSError) and error.filename is not None else 1
 
 
 def leave(code: int) -> None:
