@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from tests.forge import Forge
     from tests.forking import Pool
     from veilrec.interactions import Interactions
 
@@ -64,4 +65,13 @@ def runner() -> Iterator[Pool]:
     from tests.forking import pool
 
     with pool() as ready:
+        yield ready
+
+
+@pytest.fixture(scope="session")
+def forge() -> Iterator[Forge]:
+    """A process with everything loaded, to fork others from."""
+    from tests.forge import forge
+
+    with forge() as ready:
         yield ready

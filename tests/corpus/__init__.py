@@ -128,4 +128,5 @@ def cases() -> list[Case]:
 
 def _found() -> Iterator[Case]:
     for module in pkgutil.iter_modules(__path__):
-        yield from getattr(importlib.import_module(f"{__name__}.{module.name}"), "CASES", ())
+        if not module.name.startswith("test_"):
+            yield from getattr(importlib.import_module(f"{__name__}.{module.name}"), "CASES", ())
