@@ -17,6 +17,7 @@ import torch
 from tests.forking import Order, Pool, small
 from tests.worlds import both, checkerboard, digest, emptied, held
 from veilrec.base.files import atomic, read_json, write_json
+from veilrec.base.locks import locked
 from veilrec.base.plan import Plan
 from veilrec.errors import BadInput, Corrupted
 from veilrec.experiment import Experiment
@@ -25,7 +26,6 @@ from veilrec.models.fedmf import FedMF
 from veilrec.result import Result
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.folder import claim, load_run
-from veilrec.runs.lock import locked
 from veilrec.runs.world import load_world, save_world
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -157,11 +157,11 @@ def _check_reading(name: str) -> None:
 def _one(
     place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
 ) -> dict[str, Any]:
+    from veilrec.base.locks import locked
     from veilrec.cli import finished
     from veilrec.cli.show.progress import showing
     from veilrec.lab.examiner import Examiner
     from veilrec.runs.folder import TRANSCRIPT
-    from veilrec.runs.lock import locked
 
     with showing("", str(place), quiet=quiet) as progress:
         progress.phase("opening")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.files import Digest, atomic, digest, sweep, writing
+from veilrec.base.locks import LOCK, held_by, locked
 from veilrec.base.params import KEPT, Params
 from veilrec.base.scratch import Scratch
 from veilrec.base.tensors import Blocks, Reader, read, write
@@ -28,7 +29,6 @@ from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs.checkpoint import DEVICES, unflat
 from veilrec.runs.fingerprint import data_fingerprint, without_idle
-from veilrec.runs.lock import LOCK, held_by, locked
 from veilrec.runs.world import IDS, WORLD, load_world
 
 __all__ = ["Run", "claim", "load_run", "save_state", "tidy", "write_per_user", "write_recipe"]
