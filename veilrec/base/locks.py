@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veilrec.base.files import grab, writing
+from veilrec.base.plain import grab, opened, same_file, writing
 from veilrec.errors import BadInput
 
-__all__ = ["LOCK", "held_by", "locked"]
+__all__ = ["LOCK", "WAIT", "held_by", "locked"]
 
 LOCK = "lock"
+WAIT = 60.0  # seconds that a short change waits for another one
+PAUSE = 0.02  # seconds between two looks at a lock that somebody holds
+MARK = re.compile(rb"(\d{1,20}\n)?")  # all that a lock ever holds: the number of its holder
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder for a while.
+def locked(folder: Path, wait: float = 0.0, *, name: str = LOCK) -> Iterator[None]:
+    """Hold the lock of a folder for a while, once it is free; for that it waits so many seconds at most.
 
     Raises:
-        BadInput: Where another process holds it, with its number.
+        BadInput: Where another process holds it, with its number, or something else lies in its place.
     """
-    path = folder / LOCK
-    descriptor = _take(path)
+    path = folder / name
+    descriptor = _taken(path, time.monotonic() + wait)
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        with writing(path):
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
     finally:
         if sys.platform == "win32":  # where an open file cannot be removed
@@ -41,35 +48,45 @@ def locked(folder: Path) -> Iterator[None]:
 def held_by(folder: Path) -> str:
     """The holder of the lock: ``pid 123``, or nothing. Takes and changes nothing."""
     path = folder / LOCK
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return ""
-    try:
-        return "" if grab(descriptor) else _holder(path)
-    finally:
-        os.close(descriptor)
+    with writing(path):
+        try:
+            descriptor = opened(path, os.O_RDWR)
+        except FileNotFoundError:
+            return ""
+        try:
+            return "" if grab(descriptor) else _holder(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _take(path: Path) -> int:
+def _taken(path: Path, until: float) -> int:
     """A locked descriptor of the file that lies at `path`, not of one that its last holder removed."""
     while True:
         with writing(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not grab(descriptor):
-            os.close(descriptor)
-            raise BadInput(path.parent, f"locked by {_holder(path)}", "wait for that process or stop it")
-        try:
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except FileNotFoundError:
-            pass  # removed in between: try again with a new file
+            descriptor = opened(path, os.O_RDWR | os.O_CREAT, 0o600, alone=True)
+            try:
+                free = grab(descriptor)
+                holder = "" if free else _holder(descriptor)
+                ours, there = MARK.fullmatch(_text(descriptor)), same_file(descriptor, path)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        if free and there and ours:
+            return descriptor
         os.close(descriptor)
+        if free and there:
+            raise BadInput(path, "is no lock of veilrec", "move that file away")
+        if not free and time.monotonic() >= until:
+            raise BadInput(path.parent, f"locked by {holder}", "wait for that process or stop it")
+        if not free:
+            time.sleep(PAUSE)
 
 
-def _holder(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        text = ""
-    return f"pid {text}" if text.isdigit() else "another process"
+def _text(descriptor: int) -> bytes:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return os.read(descriptor, 64)
+
+
+def _holder(descriptor: int) -> str:
+    text = _text(descriptor).strip()
+    return f"pid {text.decode()}" if text.isdigit() else "another process"

@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
-from veilrec.base.files import grab, writing
+from veilrec.base.plain import NotPlain, check_folder, grab, opened, same_file, writing
 
 __all__ = ["Scratch", "close_all"]
 
@@ -52,8 +52,8 @@ def _made() -> tuple[Path, int]:
     """A new folder and its lock, held; another one where somebody swept it away before it was held."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        if grab(descriptor) and (folder / LOCK).exists():
+        descriptor = opened(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        if grab(descriptor) and same_file(descriptor, folder / LOCK):
             return folder, descriptor
         os.close(descriptor)
 
@@ -64,8 +64,13 @@ def _sweep(base: Path) -> None:
         return
     for lock in base.glob(f"{PREFIX}*/{LOCK}"):
         try:
-            descriptor = os.open(lock, os.O_RDWR)
-        except (FileNotFoundError, PermissionError):  # just removed, or another user's
+            check_folder(lock.parent)  # a temporary folder is everybody's: a link in it may lead anywhere
+            descriptor = opened(lock, os.O_RDWR)
+        except (
+            FileNotFoundError,
+            PermissionError,
+            NotPlain,
+        ):  # removed, another user's, or a trap
             continue
         try:
             if grab(descriptor) and lock.exists():  # or another process was faster

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from veilrec.base.files import writing
+from veilrec.base.plain import opened, writing
 from veilrec.errors import Interrupted, VeilrecError
 from veilrec.reproduction.cells import PaperCell
 from veilrec.runs.interrupt import Stop, stoppable
@@ -116,7 +116,7 @@ def _run(cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop)
     log = cell.folder.with_name(f"{cell.folder.name}.log")
     with writing(log):
         log.parent.mkdir(parents=True, exist_ok=True)
-        sink = log.open("wb")
+        sink = os.fdopen(opened(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, alone=True), "wb")
     with sink:
         whole = [sys.executable, "-m", "veilrec", *command]
         quiet = subprocess.DEVNULL

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from veilrec.base.files import Digest, digest, sweep, sync_folder, write_json, writing
+from veilrec.base.files import Digest, digest, matches, reading, sweep, sync_folder, write_json, writing
 from veilrec.base.params import Params, under
+from veilrec.base.plain import check_folder, made
 from veilrec.base.tensors import Blocks, Reader, read, write
 from veilrec.engine.devices.shelf import Shelf
 from veilrec.engine.devices.store import SUMS, Store
@@ -31,6 +32,7 @@ from veilrec.wire.uploads import Posts
 __all__ = ["Checkpoints", "Damaged", "Saved", "flat", "unflat"]
 
 KEPT, VERSION, DEVICES = 2, 1, "devices"
+LARGEST = 1 << 20  # bytes of a description
 CHECKSUMS = f"{DEVICES}/{SUMS}"  # of the devices' files
 STATE = re.compile(r"state-\d{6,}\.safetensors")
 
@@ -103,9 +105,11 @@ class Checkpoints:
             Corrupted: Where there are some and none is whole.
             BadInput: Where the newest one belongs to another run.
         """
-        if not self.folder.is_dir():
-            return None
-        sweep(self.folder)
+        with writing(self.folder):
+            check_folder(self.folder)
+            if not self.folder.exists():
+                return None
+            sweep(self.folder)
         damaged: dict[Path, _Wrong] = {}
         for path in sorted(self.folder.glob("round-*.json"), reverse=True):
             try:
@@ -135,7 +139,7 @@ class Checkpoints:
         name = _state_name(state.round)
         if name not in self._files:
             with writing(self.folder):
-                self.folder.mkdir(exist_ok=True)
+                made(self.folder)
             devices.snapshot(self.folder / _folder_name(name))
             self._files[name] = write(self.folder / name, flat(state, devices, extra), secret=True)
 
@@ -146,7 +150,8 @@ class Checkpoints:
 
     def _read(self, path: Path) -> Saved:
         try:
-            body = json.loads(path.read_bytes())
+            with reading(path) as file:
+                body = json.loads(file.read(LARGEST))
             if body.pop("sha256") != _checksum(body):
                 raise _Wrong("does not match its checksum")
             version, fingerprint = body["version"], body["fingerprint"]
@@ -162,7 +167,7 @@ class Checkpoints:
             )
         for name, expected in files.items():
             state = self.folder / name
-            if not STATE.fullmatch(name) or not state.is_file() or digest(state) != expected:
+            if not STATE.fullmatch(name) or not matches(state, expected):
                 raise _Wrong(f"{name} does not match its checksum")
             if wrong := _differing(state, state.with_name(_folder_name(name))):
                 raise _Wrong(f"{wrong} does not match its checksum")
@@ -173,7 +178,8 @@ class Checkpoints:
         needed = {_state_name(selected)} if selected else set()
         for place, path in enumerate(sorted(self.folder.glob("round-*.json"), reverse=True)):
             if place < KEPT:
-                needed |= set(json.loads(path.read_bytes())["files"])
+                with reading(path) as file:
+                    needed |= set(json.loads(file.read(LARGEST))["files"])
             else:
                 path.unlink()
         sync_folder(self.folder)
@@ -231,7 +237,7 @@ def _differing(state: Path, folder: Path) -> str:
     slot, sums = file.get("devices/slot"), file.get(CHECKSUMS)
     for client in (slot >= 0).nonzero().squeeze(1).tolist():
         path, expected = shelf.path(client), bytes(sums[slot[client]].tolist())
-        if not path.is_file() or digest(path).sha256 != expected.hex():
+        if path.is_symlink() or not path.is_file() or digest(path).sha256 != expected.hex():
             return f"{folder.name}/{path.name}"
     return ""
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.base.files import Digest, atomic, digest, sweep, writing
+from veilrec.base.files import UNFINISHED, Digest, atomic, digest, sweep, writing
 from veilrec.base.locks import LOCK, held_by, locked
 from veilrec.base.params import KEPT, Params
+from veilrec.base.plain import check_folder
 from veilrec.base.scratch import Scratch
 from veilrec.base.tensors import Blocks, Reader, read, write
 from veilrec.engine.devices.shelf import COUNT, beside
@@ -63,7 +64,7 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
         if holder := held_by(out):
             raise BadInput(out, f"locked by {holder}", "wait for that process or stop it")
         raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
-    if there and RECIPE not in there and RECIPE + ".tmp" not in there:
+    if there and RECIPE not in there and not all(name.endswith(UNFINISHED) for name in there):
         raise BadInput(out, "not a run", "name the folder of a run, or an empty one")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -83,8 +84,10 @@ def tidy(folder: Path) -> None:
 
 def _remove(*folders: Path) -> None:
     for path in folders:
-        if path.is_dir():
-            shutil.rmtree(path)
+        with writing(path):
+            check_folder(path)
+            if path.exists():
+                shutil.rmtree(path)
 
 
 def write_recipe(folder: Path, text: str) -> None:

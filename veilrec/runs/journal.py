@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from veilrec.base.files import Digest, digest, sync_file, writing
+from veilrec.base.files import Digest, digest, reading, sync_file, writing
+from veilrec.base.plain import opened
 from veilrec.errors import Corrupted
 
 __all__ = ["EMPTY", "Journal"]
@@ -25,7 +27,7 @@ class Journal:
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a line."""
         line = (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode()
-        with writing(self.path), self.path.open("ab") as file:
+        with writing(self.path), self._file() as file:
             file.write(line)
         self._hash.update(line)
         self._bytes += len(line)
@@ -42,15 +44,24 @@ class Journal:
 
     def rewind(self, mark: Digest) -> list[dict[str, Any]]:
         """Cut the file back to a mark that it matches; returns the rows that are left."""
-        with writing(self.path), self.path.open("ab") as file:
+        with writing(self.path), self._file() as file:
             file.truncate(mark.bytes)
-        text = self.path.read_bytes()
+        text = self._text()
         self._hash, self._bytes = hashlib.sha256(text), len(text)
         return self.rows()
 
     def rows(self) -> list[dict[str, Any]]:
         """All lines."""
         try:
-            return [json.loads(line) for line in self.path.read_bytes().splitlines()]
+            return [json.loads(line) for line in self._text().splitlines()]
         except (OSError, ValueError) as cause:
             raise Corrupted(f"{self.path}: cannot be read ({cause}); restore the file") from cause
+
+    def _text(self) -> bytes:
+        with reading(self.path) as file:
+            return file.read()
+
+    def _file(self) -> IO[bytes]:
+        """The file, to be written on at its end: no link, nor a file with a second name."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return os.fdopen(opened(self.path, flags, alone=True), "ab")

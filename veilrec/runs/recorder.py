@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from veilrec.base.files import Digest, read_json, sync_file, sync_folder, write_json, writing
 from veilrec.base.params import Rows
+from veilrec.base.plain import made, opened
 from veilrec.base.tensors import DTYPES, NAMES, Column, raw, write_columns
 from veilrec.errors import Corrupted
 from veilrec.wire.codec import Schema
@@ -143,8 +145,8 @@ class _Spool:
         self._files: dict[str, IO[bytes]] = {}
         self._index: dict[str, tuple[str, list[int], str]] = {}
         with writing(folder):
+            made(folder.parent, 0o700)
             shutil.rmtree(folder, ignore_errors=True)
-            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.mkdir(mode=0o700)  # what people sent is nobody else's business
 
     def take(self, exchange: Exchange, chosen: set[str], each: dict[str, Tensor], *, posts: bool) -> None:
@@ -172,7 +174,8 @@ class _Spool:
         path = self.folder / str(len(self._index))
         with writing(path):
             if name not in self._files:
-                self._files[name] = path.open("wb")
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                self._files[name] = os.fdopen(opened(path, flags), "wb")
                 shape = [0, *value.shape[1:]] if grows else list(value.shape)
                 self._index[name] = (NAMES[value.dtype], shape, path.name)
             if grows:
