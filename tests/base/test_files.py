@@ -7,10 +7,12 @@ import socket
 import stat
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.together import together
 from veilrec.base.files import atomic, digest, matches, read_json, reading, sweep, write_json
 from veilrec.base.plain import NotPlain, check_folder, made
 from veilrec.errors import BadInput, Corrupted
@@ -98,11 +100,7 @@ def test_two_who_write_one_file_leave_one_of_them_whole(tmp_path: Path) -> None:
             ready.wait()  # both are half-way, beside each other
             sink.write(text[50_000:])
 
-    threads = [threading.Thread(target=one, args=(text,)) for text in texts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(one, text) for text in texts))
     assert path.read_bytes() in texts
     assert list(tmp_path.iterdir()) == [path]
 

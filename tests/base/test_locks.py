@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from veilrec.base.locks import held_by, locked
+from tests.together import together
+from veilrec.base.locks import held_by, locked, writer_of
 from veilrec.errors import BadInput
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs links and pipes")
@@ -39,11 +40,7 @@ def test_who_waits_gets_it_and_nothing_is_lost(tmp_path: Path) -> None:
                 now = int(count.read_text(encoding="ascii"))
                 count.write_text(str(now + 1), encoding="ascii")
 
-    threads = [threading.Thread(target=add) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[add] * 8)
     assert count.read_text(encoding="ascii") == "40"
 
 
@@ -74,3 +71,17 @@ def test_a_lock_of_the_dead_is_free(tmp_path: Path) -> None:
     assert held_by(tmp_path) == ""
     with locked(tmp_path):
         assert (tmp_path / "lock").read_text(encoding="ascii") == f"{os.getpid()}\n"
+
+
+def test_the_only_writer_of_a_file_locks_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    with writer_of(path), writer_of(tmp_path / "page.csv"), locked(tmp_path):
+        with pytest.raises(BadInput, match=r"\.page\.html\.lock: locked by pid"), writer_of(path, 0.0):
+            pass
+        names = {one.name for one in tmp_path.iterdir()}
+        assert names == {".page.html.lock", ".page.csv.lock", "lock"}
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(BadInput, match="is a folder"), writer_of(tmp_path):
+        pass
+    with pytest.raises(BadInput, match="cannot be written"), writer_of(tmp_path / "nowhere" / "x"):
+        pass

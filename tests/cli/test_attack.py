@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.commands import call, tree
-from veilrec.cli import main
+from tests.results import audit
+from tests.together import together
+from veilrec.cli import attack, main
+from veilrec.result import Result
 
 RECIPE = """
 seeds = [0, 1]
@@ -100,6 +107,31 @@ def test_an_attack_that_has_nothing_to_look_at_is_refused(
     assert answer.code == 2
     assert "attack DLG: can say nothing about gender; check its part and its attribute" in answer.err
     assert (runs / "noisy" / "result.json").read_bytes() == before
+
+
+def test_two_attacks_at_once_keep_what_both_have_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each looks at the run before the other one has written."""
+    ready, place = threading.Barrier(2, timeout=30), runs / "noisy"
+    before = Result.load(place)
+
+    class Stub:
+        def __init__(self, data: Any, audits: list[str], seed: int) -> None:
+            self.names = audits
+
+        def check(self, federation: Any) -> None:
+            pass
+
+        def examine(self, *given: Any) -> dict[str, Any]:
+            ready.wait()
+            return {name: audit({}) for name in self.names}
+
+    monkeypatch.setattr("veilrec.lab.examiner.Examiner", Stub)
+    options: Any = {"save": True, "quiet": True}
+    source = (None, None, "cpu")
+    together(*(partial(attack._one, place, [name], 0, source, **options) for name in ("one", "two")))
+    after = Result.load(place)
+    assert {"one", "two", *before.privacy} == set(after.privacy)
+    assert replace(after, privacy=before.privacy) == before
 
 
 @pytest.mark.slow

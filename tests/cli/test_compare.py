@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,49 @@ def test_a_folder_of_cells_becomes_one_table(sweep: Path, capsys: pytest.Capture
     ):
         assert expected in " ".join(answer.out.split()), expected
     assert "\x1b" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cells": [{"name": "../elsewhere"}]}, r'"../elsewhere" is no name of a cell'),
+        ({"cells": [{"name": "/etc"}]}, '"/etc" is no name'),
+        ({"cells": [{"name": ".."}]}, '".." is no name'),
+        ({"cells": [{"name": "a" * 300}]}, "is no name"),
+        ({"cells": [{"name": "a\nb"}]}, "is no name"),
+        ({"cells": [{"name": "laplace,seed=0"}] * 2}, "names a cell twice"),
+        ({"cells": [{"name": 5}]}, "no list of cells"),
+        ({"cells": [{}]}, "no list of cells"),
+        ({"cells": ["laplace,seed=0"]}, "no list of cells"),
+        ({"cells": {"name": 5}}, "no list of cells"),
+        ({}, "no list of cells"),
+    ],
+)
+def test_an_index_names_folders_beside_it_alone(
+    sweep: Path, change: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(sweep.parent / "elsewhere", result())
+    write_json(sweep / "index.json", {"version": 1, **change})
+    answer = call(capsys, "compare", sweep)
+    assert (answer.code, answer.out) == (4, "")
+    assert f"{sweep / 'index.json'}: " in answer.err
+    assert says in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_cell_behind_a_link_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(sweep.parent / "elsewhere", result())
+    (sweep / "none,seed=3").symlink_to(sweep.parent / "elsewhere")
+    answer = call(capsys, "compare", sweep)
+    assert answer.code == 4
+    assert "none,seed=3: is a link, no folder; put the run itself there" in answer.err
+
+
+def test_an_index_of_another_version_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_json(sweep / "index.json", {"version": 2, "cells": []})
+    answer = call(capsys, "compare", sweep)
+    assert answer.code == 2
+    assert "written as version 2" in answer.err
 
 
 def test_json_has_every_number(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:

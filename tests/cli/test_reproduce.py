@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,13 @@ import pytest
 from tests.cli.commands import call, tree
 from tests.reproduction.tiny import PAPER, RECIPE, write
 from tests.results import result
+from tests.together import together
+from veilrec.base.plain import grab
+from veilrec.cli import reproduce
 from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import PaperCell, other_settings
 from veilrec.reproduction.popularity import floor_of
+from veilrec.reproduction.running import run_apart
 from veilrec.result import Result
 
 
@@ -361,3 +368,63 @@ def test_data_that_is_not_there_is_said_once_and_nothing_is_written(
     assert err.startswith("veilrec: error: ml-100k: not found in ")
     assert err.count("\n") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_who_writes_the_results_last_has_looked_last(
+    done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One looks, another has a run more and writes, and then the first one writes."""
+    results, begun, written = tmp_path / "RESULTS.md", threading.Event(), threading.Event()
+    told = iter(("what there was", "and one more"))
+
+    def look(*given: Any, **options: Any) -> str:
+        found = next(told)
+        if found == "what there was":
+            begun.set()
+            written.wait(0.3)  # the other one is through by then, if nothing keeps it
+        return found
+
+    def write_down(paper: Any, found: Any, path: Path, *rest: Any) -> None:
+        path.write_text(found, encoding="utf-8")
+
+    monkeypatch.setattr(reproduce, "_told", look)
+    monkeypatch.setattr(reproduce, "_write", write_down)
+    monkeypatch.setattr(reproduce, "_show", lambda *given: None)
+    again = partial(
+        reproduce.reproduce, str(done / "tiny"), ["table1"], out=done / "out", no_run=True, results=results
+    )
+
+    def later() -> None:
+        begun.wait(30)
+        again()
+        written.set()
+
+    together(again, later)
+    assert results.read_text(encoding="utf-8") == "and one more"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_a_link_is_no_place_for_results_and_that_is_said_first(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").write_text("years of work", encoding="utf-8")
+    (tmp_path / "RESULTS.md").symlink_to("precious")
+    told = ["--results", tmp_path / "RESULTS.md", "--out", tmp_path / "out"]
+    answer = call(capsys, "reproduce", done / "tiny", "table1", *told)
+    assert answer.code == 2
+    assert "RESULTS.md: is a link, no plain file" in answer.err
+    assert (tmp_path / "precious").read_text(encoding="utf-8") == "years of work"
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_processes_do_not_run_one_cell(tmp_path: Path) -> None:
+    """The log of a cell is held by whoever runs it."""
+    cell = PaperCell("d", "d", "m", 0, tmp_path / "x.toml", (), tmp_path / "out" / "seed=0")
+    cell.folder.parent.mkdir()
+    log = cell.folder.with_name("seed=0.log")
+    log.write_text("at work", encoding="utf-8")
+    with log.open("rb") as held:
+        assert grab(held.fileno())
+        failures = run_apart([cell], 1, lambda cell: ["list"], lambda text: None)
+    assert [(one.code, one.said) for one in failures] == [(2, "another process runs it")]
+    assert log.read_text(encoding="utf-8") == "at work"

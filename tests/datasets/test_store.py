@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.together import together
 from veilrec.datasets import imported as module
 from veilrec.datasets.common.card import checksum, read_card
 from veilrec.datasets.imported import imported, write
@@ -162,6 +165,31 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             write(log, tmp_path / name, overwrite=True)
     assert os.listdir(tmp_path) == ["old"]
     assert same(imported(tmp_path / "old"), log)
+
+
+@pytest.mark.parametrize("place", range(1, 4))
+def test_a_process_that_dies_while_it_replaces_a_dataset_loses_none(tmp_path: Path, place: int) -> None:
+    """What it leaves is put back, or removed, by the next one that writes a dataset of this name."""
+    old, new = (synthetic(users=20, items=30, least=3, seed=seed) for seed in (0, 1))
+    write(old, tmp_path / "toy")
+    aside, fresh = tmp_path / ".toy.01234567.old", tmp_path / ".toy.01234567"
+    if place < 3:
+        shutil.copytree(tmp_path / "toy", fresh)
+    if place > 1:
+        (tmp_path / "toy").rename(aside)
+    if place > 2:
+        shutil.copytree(aside, tmp_path / "toy")
+    with pytest.raises(BadInput, match="--replace"):
+        write(new, tmp_path / "toy")
+    assert same(imported(tmp_path / "toy"), old)
+    assert os.listdir(tmp_path) == ["toy"]
+
+
+def test_two_who_store_under_one_name_store_one(tmp_path: Path) -> None:
+    logs = [synthetic(users=20, items=30, least=3, seed=seed) for seed in (0, 1)]
+    together(*(partial(write, log, tmp_path / "new" / "toy", overwrite=True) for log in logs))
+    assert any(same(imported(tmp_path / "new" / "toy"), log) for log in logs)
+    assert os.listdir(tmp_path / "new") == ["toy"]
 
 
 @pytest.mark.parametrize("name", ["dataset.json", "events.safetensors"])

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from veilrec.base.plain import NotPlain, check_file, grab, opened, same_file, writing
+from veilrec.base.plain import SHOWN, NotPlain, check_file, grab, opened, same_file, writing
 from veilrec.errors import Corrupted
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 UNFINISHED = ".tmp"
-SHOWN = 40  # letters of a file's name in that of its unfinished one, which must not be too long
 BLOCK = 1 << 20
 LARGEST = 64 << 20  # bytes of a JSON file, unless another bound is given
 POSIX = os.name == "posix"

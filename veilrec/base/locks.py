@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veilrec.base.plain import grab, opened, same_file, writing
+from veilrec.base.plain import SHOWN, check_file, grab, opened, same_file, writing
 from veilrec.errors import BadInput
 
-__all__ = ["LOCK", "WAIT", "held_by", "locked"]
+__all__ = ["LOCK", "WAIT", "held_by", "locked", "writer_of", "writers_lock"]
 
 LOCK = "lock"
 WAIT = 60.0  # seconds that a short change waits for another one
@@ -43,6 +43,24 @@ def locked(folder: Path, wait: float = 0.0, *, name: str = LOCK) -> Iterator[Non
         else:
             path.unlink(missing_ok=True)
             os.close(descriptor)
+
+
+@contextmanager
+def writer_of(path: Path, wait: float = WAIT) -> Iterator[None]:
+    """Be the only one for a while who writes one file: what is read meanwhile is what will lie there last.
+
+    Raises:
+        BadInput: Where somebody else writes it for too long, or something else than a file is in its place.
+    """
+    with writing(path):
+        check_file(path)
+    with locked(path.parent, wait, name=writers_lock(path).name):
+        yield
+
+
+def writers_lock(path: Path) -> Path:
+    """The lock that `writer_of` holds."""
+    return path.with_name(f".{path.name[:SHOWN]}.lock")
 
 
 def held_by(folder: Path) -> str:
@@ -77,7 +95,8 @@ def _taken(path: Path, until: float) -> int:
         if free and there:
             raise BadInput(path, "is no lock of veilrec", "move that file away")
         if not free and time.monotonic() >= until:
-            raise BadInput(path.parent, f"locked by {holder}", "wait for that process or stop it")
+            place = path.parent if path.name == LOCK else path
+            raise BadInput(place, f"locked by {holder}", "wait for that process or stop it")
         if not free:
             time.sleep(PAUSE)
 

@@ -12,10 +12,21 @@ from pathlib import Path
 
 from veilrec.errors import BadInput
 
-__all__ = ["NotPlain", "check_file", "check_folder", "grab", "made", "opened", "same_file", "writing"]
+__all__ = [
+    "SHOWN",
+    "NotPlain",
+    "check_file",
+    "check_folder",
+    "grab",
+    "made",
+    "opened",
+    "same_file",
+    "writing",
+]
 
 FLAGS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")  # those that the system has
 SAFELY = sum(getattr(os, name, 0) for name in FLAGS)
+SHOWN = 40  # letters of a file's name in those of files that go with it, which must not be too long
 KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",

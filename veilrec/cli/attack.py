@@ -157,10 +157,11 @@ def _check_reading(name: str) -> None:
 def _one(
     place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
 ) -> dict[str, Any]:
-    from veilrec.base.locks import locked
+    from veilrec.base.locks import WAIT, locked
     from veilrec.cli import finished
     from veilrec.cli.show.progress import showing
     from veilrec.lab.examiner import Examiner
+    from veilrec.result import Result
     from veilrec.runs.folder import TRANSCRIPT
 
     with showing("", str(place), quiet=quiet) as progress:
@@ -174,8 +175,11 @@ def _one(
             opened.federation, opened.state, run.result.selected, place / TRANSCRIPT, progress
         )
     if save:
-        with locked(place):
-            replace(run.result, privacy={**run.result.privacy, **found}).save(place)
+        with locked(place, WAIT):  # and read again: another attack may have found something meanwhile
+            now = Result.load(place)
+            if now.files != run.result.files:
+                raise BadInput(place, "has become another run meanwhile", "attack it again")
+            replace(now, privacy={**now.privacy, **found}).save(place)
     return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from veilrec.cli.arguments import Runs
+from veilrec.errors import BadInput
 
 __all__ = ["report", "write_report"]
 
@@ -26,14 +28,20 @@ def report(
 
 
 def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | None = None) -> None:
-    """The page of some runs, and their numbers where asked for."""
+    """The page of some runs, and their numbers where asked for; who writes last has read last."""
     from veilrec.base.files import atomic
+    from veilrec.base.locks import writer_of
     from veilrec.report import render, table, to_csv
     from veilrec.result import Result
 
-    results = [(str(place), Result.load(place)) for place in places]
-    pages = {out: render(results, title=title)}
-    pages |= {csv: to_csv(table(results))} if csv else {}
-    for path, text in pages.items():
-        with atomic(path) as sink:
-            sink.write(text.encode())
+    if csv == out:
+        raise BadInput("--csv", "names the page itself", "name another file")
+    with ExitStack() as writers:
+        for path in sorted([out, *([csv] if csv else [])]):
+            writers.enter_context(writer_of(path))
+        results = [(str(place), Result.load(place)) for place in places]
+        pages = {out: render(results, title=title)}
+        pages |= {csv: to_csv(table(results))} if csv else {}
+        for path, text in pages.items():
+            with atomic(path) as sink:
+                sink.write(text.encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +72,7 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Reproduce tables of a paper: run what is missing, resume what was stopped, show ours beside theirs."""
+    from veilrec.base.locks import writer_of
     from veilrec.cli.work import Job
     from veilrec.experiment import check_device
     from veilrec.reproduction.cells import FinishedRuns, cells_of
@@ -86,15 +88,19 @@ def reproduce(
     if plan:
         _print_plan(cells, as_json)
         return
+    if results is not None:
+        with writer_of(results):  # found out now, and not after hours
+            pass
     failures: list[Failure] = []
     if not no_run:
         check_device(device)
         failures = _run(cells, jobs, Job(device, resume=True, quiet=quiet), data_dir, plugin or [], light)
     _keep_floors(loaded, cells)
-    told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
-    stale = _aged(cells)
-    if results is not None:
-        _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale)
+    with writer_of(results) if results is not None else nullcontext():  # what is read then is written last
+        told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
+        stale = _aged(cells)
+        if results is not None:
+            _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale)
     _show(loaded, told, stale, failures, as_json)
     if failures:
         _complain(failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -20,6 +21,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from veilrec.base.files import sync_folder, writing
+from veilrec.base.locks import WAIT, locked
+from veilrec.base.plain import check_folder
 from veilrec.datasets.common.card import AGAIN, CARD, FORMAT, VERSION, checksum, read_card
 from veilrec.datasets.reading.archives import read
 from veilrec.errors import BadInput, Corrupted
@@ -29,6 +33,7 @@ __all__ = ["imported"]
 
 EVENTS = "events.safetensors"
 VALUE = "value."
+ASIDE = ".old"  # ends the name of a dataset that makes room for another
 COLUMNS = ("user", "item", "rating", "time", "features")
 
 
@@ -67,35 +72,55 @@ def write(log: Interactions, folder: Path, *, overwrite: bool = False) -> None:
     Raises:
         BadInput: Where the folder exists (unless `overwrite`) or cannot be written.
     """
+    data = save_tensors(_to_tensors(log))
+    text = json.dumps(_card(log, data), indent=1, ensure_ascii=False).encode()
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.parent, WAIT, name=f".{folder.name}.lock"):
+            _recover(folder)
+            _check_place(folder, overwrite=overwrite)
+            fresh = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+            try:
+                fresh.mkdir(mode=0o700)
+                for name, content in ((CARD, text), (EVENTS, data)):
+                    _write_file(fresh / name, content)
+                sync_folder(fresh)
+                _put(fresh, folder)
+                sync_folder(folder.parent)
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _check_place(folder: Path, *, overwrite: bool) -> None:
+    check_folder(folder)
     if folder.exists() and not overwrite:
         raise BadInput(folder, "there is a dataset of this name", "choose another --name, or pass --replace")
     if folder.exists() and not (folder / CARD).is_file():
         raise BadInput(folder, "is in the way, and no dataset of veilrec", "choose another --name")
-    data = save_tensors(_to_tensors(log))
-    card = _card(log, data)
-    text = json.dumps(card, indent=1, ensure_ascii=False).encode()
-    fresh = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-    try:
-        fresh.mkdir(parents=True, mode=0o700)
-        for name, content in ((CARD, text), (EVENTS, data)):
-            _write_file(fresh / name, content)
-        _put(fresh, folder)
-    except OSError as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise BadInput(
-            folder, f"cannot be written: {error.strerror or error}", "choose another --data-dir"
-        ) from error
+
+
+def _recover(folder: Path) -> None:
+    """Put a dataset back that had stepped aside when a process died, and remove what that one has begun."""
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.{'[0-9a-f]' * 8}*"):
+        if left.suffix == ASIDE and not folder.exists():
+            left.rename(folder)
+        else:
+            shutil.rmtree(left)
 
 
 def _put(fresh: Path, folder: Path) -> None:
-    """Give the fresh folder its name; an older one steps aside first and goes last."""
-    aside = None
-    if folder.exists():
-        aside = fresh.with_name(fresh.name + ".old")
-        folder.rename(aside)
-    fresh.rename(folder)
-    if aside is not None:
-        shutil.rmtree(aside, ignore_errors=True)
+    """Give the fresh folder its name; an older one steps aside first, and comes back where that fails."""
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    aside = fresh.with_name(fresh.name + ASIDE)
+    folder.rename(aside)
+    try:
+        fresh.rename(folder)
+    except BaseException:
+        aside.rename(folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _write_file(path: Path, content: bytes) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from veilrec.base.files import read_json, write_json, writing
-from veilrec.errors import BadInput
+from veilrec.base.files import UNFINISHED, read_json, write_json, writing
+from veilrec.base.locks import writer_of, writers_lock
+from veilrec.base.plain import NotPlain, check_folder
+from veilrec.errors import BadInput, Corrupted
 from veilrec.result import RESULT, Result
 
 if TYPE_CHECKING:
@@ -56,8 +58,6 @@ def run_cells(
     writes = link is None or link.leads
     if writes:
         _check([cell.name for cell in cells], out, resume)
-        with writing(out):
-            out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Result] = {}
     for cell in cells:
         if writes:
@@ -74,39 +74,69 @@ def runs_in(place: Path) -> list[Path]:
 
     Raises:
         BadInput: Where it is neither, or where no cell is finished.
+        Corrupted: Where its index is not what `run_cells` wrote.
     """
     if not place.is_dir():
         raise BadInput(place, "no such folder", "name a run directory")
     if (place / RESULT).exists() or not (place / INDEX).exists():
         return [place]
-    names = [str(cell["name"]) for cell in read_json(place / INDEX)["cells"]]
-    found = [place / name for name in names if (place / name / RESULT).exists()]
+    found = [place / name for name in _listed(place / INDEX) if _finished(place / name)]
     if not found:
         raise BadInput(place, "no finished run is in it", "finish it with --resume")
     return found
 
 
 def _check(names: Sequence[str], out: Path, resume: bool) -> None:
-    """Refuse names that name no folder, and a folder that holds something else."""
+    """Refuse names that name no folder, and a folder that holds something else; else make it."""
     for name in names:
         if not NAME.fullmatch(name):
             raise BadInput("cells", f"{name!r} is no name for a folder", "use letters, digits, and . = , + -")
     if not names or len(set(names)) < len(names):
         raise BadInput("cells", "none, or the same name twice", "give each cell a name of its own")
-    there = [path.name for path in out.iterdir() if path.suffix != ".tmp"] if out.is_dir() else []
     if out.exists() and not out.is_dir():
         raise BadInput(out, "not a folder", "choose another one with --out")
+    ours = (UNFINISHED, writers_lock(out / INDEX).name)
+    there = [path.name for path in out.iterdir() if not path.name.endswith(ours)] if out.is_dir() else []
     if there and not resume:
         raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
     if there and INDEX not in there:
         raise BadInput(out, "not a folder of cells", "name one, or an empty folder")
-    if there and [cell["name"] for cell in read_json(out / INDEX)["cells"]] != names:
+    if there and _listed(out / INDEX) != list(names):
         raise BadInput(out, "holds other cells", "resume with the recipe that they were made with")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def _listed(index: Path) -> list[str]:
+    """The names that an index lists: of folders beside it, and of nothing elsewhere."""
+    told = read_json(index)
+    if (version := told.get("version")) != VERSION:
+        raise BadInput(index, f"written as version {version}", f"this veilrec reads version {VERSION}")
+    try:
+        names = [cell["name"] for cell in told["cells"]]
+        wrong = [name for name in names if not NAME.fullmatch(name)]
+    except (KeyError, TypeError) as cause:
+        raise Corrupted(f"{index}: no list of cells; restore the file") from cause
+    if wrong or len(set(names)) < len(names):
+        what = f'"{wrong[0]}" is no name of a cell' if wrong else "names a cell twice"
+        raise Corrupted(f"{index}: {what}; restore the file")
+    return names
+
+
+def _finished(place: Path) -> bool:
+    """Whether a cell's folder holds a result; one behind a link is refused."""
+    try:
+        check_folder(place)
+    except NotPlain as cause:
+        raise Corrupted(f"{place}: {cause.strerror}; put the run itself there") from cause
+    return (place / RESULT).exists()
 
 
 def _write_index(cells: Sequence[Cell[Any]], out: Path) -> None:
-    entries = [
-        {"name": c.name, "settings": dict(c.settings), "finished": (out / c.name / RESULT).exists()}
-        for c in cells
-    ]
-    write_json(out / INDEX, {"version": VERSION, "cells": entries})
+    """Write what is finished by now; whoever writes last has looked last."""
+    with writer_of(out / INDEX):
+        entries = [
+            {"name": c.name, "settings": dict(c.settings), "finished": (out / c.name / RESULT).exists()}
+            for c in cells
+        ]
+        write_json(out / INDEX, {"version": VERSION, "cells": entries})

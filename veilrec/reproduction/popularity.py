@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from veilrec.base.files import read_json, write_json
+from veilrec.base.locks import writer_of
 from veilrec.errors import BadInput, Corrupted
 from veilrec.metrics.measures import Measure
 from veilrec.recipe import Recipe
@@ -34,7 +35,9 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     means, resampled = scored.means(), replicates(scored, found.data, metric)
     each = {name: {"value": means[name], "replicates": some} for name, some in resampled.items()}
     told = {"version": VERSION, **_mark(result), "metric": metric, **each.pop(metric), "beside": each}
-    write_json(folder / FILE, told, indent=None)
+    with writer_of(folder / FILE):
+        if _kept(folder, result, metric) is None:  # nobody else was faster
+            write_json(folder / FILE, told, indent=None)
 
 
 def floor_of(folder: Path, result: Result, metric: str) -> Measure | None:

@@ -16,8 +16,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from veilrec.base.plain import opened, writing
-from veilrec.errors import Interrupted, VeilrecError
+from veilrec.base.files import reading
+from veilrec.base.locks import LOCK, WAIT, locked
+from veilrec.base.plain import grab, opened, writing
+from veilrec.errors import BadInput, Interrupted, VeilrecError
 from veilrec.reproduction.cells import PaperCell
 from veilrec.runs.interrupt import Stop, stoppable
 
@@ -28,6 +30,7 @@ SILENT = 30.0  # seconds after which it is told how far they are
 LONGEST = 12 * 3600.0  # seconds that one cell may take
 GRACE = 60.0  # seconds that stopped processes have for a last checkpoint
 TAIL = 12  # lines that are told of a process that failed
+LONG = 1 << 16  # bytes of its log that they are looked for in
 
 KEPT = {"result.json", "recipe.toml", "metrics.jsonl", "timing.jsonl"}  # of a run that is made light
 
@@ -50,8 +53,8 @@ def lighten(cell: PaperCell) -> None:
     """
     if not cell.finished:
         return
-    with writing(cell.folder):
-        for path in [path for path in cell.folder.iterdir() if path.name not in KEPT]:
+    with writing(cell.folder), locked(cell.folder, WAIT):
+        for path in [path for path in cell.folder.iterdir() if path.name not in KEPT | {LOCK}]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
@@ -116,8 +119,11 @@ def _run(cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop)
     log = cell.folder.with_name(f"{cell.folder.name}.log")
     with writing(log):
         log.parent.mkdir(parents=True, exist_ok=True)
-        sink = os.fdopen(opened(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, alone=True), "wb")
+        sink = os.fdopen(opened(log, os.O_WRONLY | os.O_CREAT, alone=True), "wb")
     with sink:
+        if not grab(sink.fileno()):
+            return [Failure(cell.name, BadInput.code, "another process runs it")]
+        sink.truncate()
         whole = [sys.executable, "-m", "veilrec", *command]
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(whole, stdin=quiet, stdout=quiet, stderr=sink, env=_environment(jobs))
@@ -155,4 +161,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _tail(log: Path, lines: int = TAIL) -> str:
     """The last lines that a process has told."""
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-lines:])
+    with reading(log) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LONG))
+        text = file.read().decode(errors="replace")
+    return "\n".join(text.strip().splitlines()[-lines:])
