@@ -1,10 +1,22 @@
-"""``python -m veilrec``: the command line."""
+"""``veilrec`` and ``python -m veilrec``: the command line, which hears signals before it imports anything."""
 
 from __future__ import annotations
 
-import sys
+from veilrec.base import process
 
-from veilrec.cli import main
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command that the arguments name, and end the process."""
+    process.launch(_command)
+
+
+def _command() -> int:
+    from veilrec.cli import main as command
+
+    return command()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -23,6 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from veilrec.base import process
+
+if __name__ == "__main__":
+    process.hear()  # before what takes seconds to be imported
+
 import torch
 from torch import Tensor
 
@@ -35,7 +40,7 @@ from veilrec.defence import secretly
 from veilrec.engine import serving
 from veilrec.engine.in_process import InProcess
 from veilrec.engine.respond import Failed, respond
-from veilrec.errors import BadInput, VeilrecError
+from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, Split
 from veilrec.model import made, overrides
 from veilrec.protocol import Counterpart, Protocol, State
@@ -285,17 +290,19 @@ def _fleet(folder: Path, card: dict[str, Any], own: Params, *, seeded: bool) -> 
 def main(arguments: Sequence[str] | None = None) -> int:
     """``python -m veilrec.node STORE``: the message on standard input, the reply on standard output."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    return process.run(lambda: _reply(words))
+
+
+def _reply(words: Sequence[str]) -> int:
     seeded, asks = "--seeded" in words, "--ask" in words
-    try:
-        store, post = _named([word for word in words if word not in ("--seeded", "--ask")])
-        if asks and post is not None:
-            raise BadInput("--post", "who asks posts nothing", USAGE)
-        message, how = sys.stdin.buffer.read(), {"seeded": seeded}
-        reply = ask(store, message, **how) if asks else answer(store, message, **how, post=post)
+    store, post = _named([word for word in words if word not in ("--seeded", "--ask")])
+    if asks and post is not None:
+        raise BadInput("--post", "who asks posts nothing", USAGE)
+    message, how = sys.stdin.buffer.read(), {"seeded": seeded}
+    reply = ask(store, message, **how) if asks else answer(store, message, **how, post=post)
+    with process.writing_output():
         sys.stdout.buffer.write(reply)
-    except VeilrecError as error:
-        print(f"veilrec: error: {error}", file=sys.stderr)
-        return error.code
+        sys.stdout.buffer.flush()
     return 0
 
 
@@ -317,4 +324,4 @@ def _named(words: Sequence[str]) -> tuple[Path, Path | None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process.launch(main)

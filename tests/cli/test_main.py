@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import typer
 
 from tests.cli.commands import call
 from veilrec import __version__, cli
@@ -63,7 +62,6 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
         (Corrupted("x: cut off;\nrestore it"), 4, "veilrec: error: x: cut off; restore it\n"),
         (Interrupted("stopped; continue"), 130, "veilrec: error: stopped; continue\n"),
         (KeyboardInterrupt(), 130, "veilrec: error: interrupted\n"),
-        (typer.Abort(), 130, "veilrec: error: interrupted\n"),
         (
             PermissionError(13, "Permission denied", "runs/x"),
             2,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
-import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from veilrec import __version__
+from veilrec.base import process
 from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs
 from veilrec.cli.arguments import launched
-from veilrec.errors import BadInput, ClientFailed, Elsewhere, NoMemory, VeilrecError, code_of, no_memory
+from veilrec.errors import BadInput, Interrupted
 
 __all__ = ["app", "main"]
 
-FAILED, BAD_INPUT, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 USAGE: Any = typer.BadParameter.__mro__[2]  # the base of all that the parser of arguments complains about
 
 app = typer.Typer(
@@ -60,35 +57,10 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; whatever happens becomes an exit code and, where something is wrong, one line."""
-    code = _main(arguments)
+    code = process.run(lambda: _invoke(arguments))
     if (links := sys.modules.get("veilrec.engine.ranks.links")) is not None:
         links.leave(code)
     return code
-
-
-def _main(arguments: Sequence[str] | None) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a title may have letters that the terminal lacks
-    try:
-        code = _invoke(arguments)
-        sys.stdout.flush()
-        return code
-    except VeilrecError as error:
-        return _told(error)
-    except (KeyboardInterrupt, typer.Abort):
-        return _say("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
-        return PIPE_CLOSED
-    except Exception as error:
-        if no_memory(error):
-            return _say(str(NoMemory()), NoMemory.code)
-        if isinstance(error, OSError) and error.filename is not None:
-            fix = "check the path, its permissions and the space left"
-            return _say(f"{error.filename}: {error.strerror}; {fix}", BAD_INPUT)
-        traceback.print_exc()
-        return _say("this is a bug of veilrec; please report it with the lines above", FAILED)
 
 
 def _invoke(arguments: Sequence[str] | None) -> int:
@@ -98,22 +70,11 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     except USAGE as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "veilrec"
-        return _say(f"{error.format_message().rstrip('.')}; see `{path} --help`", BAD_INPUT)
+        return process.say(f"{error.format_message().rstrip('.')}; see `{path} --help`", BadInput.code)
     except SystemExit:  # how the parser leaves when nobody reads the output any more
-        return PIPE_CLOSED
+        return process.PIPE_CLOSED
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+    if code == Interrupted.code:  # what the parser makes of a KeyboardInterrupt
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
-
-
-def _told(error: VeilrecError) -> int:
-    """One line for an error that veilrec knows; a device that failed for a reason unknown shows where."""
-    if isinstance(error, Elsewhere) and error.quiet:
-        return error.code  # another process says it
-    cause = error.__cause__
-    if isinstance(error, ClientFailed) and cause is not None and code_of(cause) == FAILED:
-        traceback.print_exception(cause)
-    return _say(str(error), error.code)
-
-
-def _say(message: str, code: int) -> int:
-    sys.stderr.write(f"veilrec: error: {' '.join(message.split())}\n")
-    return code

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
+from veilrec.base.process import say
 from veilrec.base.scratch import close_all
 from veilrec.errors import BadInput, Elsewhere, Interrupted, Lost, NoMemory, VeilrecError, code_of, no_memory
 
@@ -219,9 +220,7 @@ class Pulse:
     def _leave(self) -> None:
         """End the process, unless its main thread does so itself within a moment."""
         if not self._ended.wait(4 * POLL):
-            sys.stderr.write(f"veilrec: error: {self.lost}\n")
-            sys.stderr.flush()
-            os._exit(Lost.code)
+            os._exit(say(self.lost, Lost.code))
 
 
 @contextmanager
@@ -245,9 +244,7 @@ def _joined(patience: float) -> Iterator[Link]:
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
 
     def give_up() -> None:
-        sys.stderr.write(f"veilrec: error: {_alone(rank, host, port)}\n")
-        sys.stderr.flush()
-        os._exit(BadInput.code)
+        os._exit(say(_alone(rank, host, port), BadInput.code))
 
     limit = threading.Timer(MEET, give_up)
     limit.daemon = True
