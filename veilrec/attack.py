@@ -98,6 +98,7 @@ class Seen:
         public: What everybody knows of the method; None where there is no federation.
         granted: What the threat model grants beyond the transcript.
         kept: The rounds of training that were kept, if any.
+        columns: The names of the vectors' columns, where there is no federation and they have any.
     """
 
     def __init__(
@@ -106,13 +107,14 @@ class Seen:
         probe: Callable[..., Iterator[Exchange]],
         granted: Granted | None = None,
         kept: Transcript | None = None,
+        columns: Sequence[str] = (),
     ) -> None:
-        self.public, self.granted, self.kept = public, granted or Granted(), kept
+        self.public, self.granted, self.kept, self.columns = public, granted or Granted(), kept, columns
         self._probe = probe
         self._read: dict[Any, Any] = {}
 
     @classmethod
-    def of_vectors(cls, vectors: Tensor) -> Seen:
+    def of_vectors(cls, vectors: Tensor, columns: Sequence[str] = ()) -> Seen:
         """The evidence of an outsider who holds a vector of every user, ``[users, dim]``, and nothing else.
 
         >>> import torch
@@ -120,7 +122,7 @@ class Seen:
         >>> seen.public is None, seen.granted.user_vectors.shape
         (True, torch.Size([3, 8]))
         """
-        return cls(None, lambda *parts: iter(()), Granted(user_vectors=vectors))
+        return cls(None, lambda *parts: iter(()), Granted(user_vectors=vectors), columns=columns)
 
     def probe(self, parts: Collection[str] | None = None, again: int = 0) -> Iterator[Exchange]:
         """The probe round, chunk by chunk: every client once, on the selected state, after every defence.
@@ -209,6 +211,10 @@ class Attack(ABC):
     def refuses(self, public: Public | None, grants: Collection[str]) -> str:
         """The reason why the attack cannot read such a federation at all, found before training; or ""."""
         return ""
+
+    def table(self, seen: Seen) -> tuple[str, Tensor] | None:
+        """The reading that it learns from, by name, ``[users, width]``; None if it makes no such table."""
+        return None
 
     def answers(self, seen: Seen, task: Task) -> bool:
         """True if the attack can score such a task at all."""

@@ -79,6 +79,21 @@ def test_all_formats_give_the_same_findings(place: Path, capsys: pytest.CaptureF
     assert all(one == found[0] for one in found[1:])
 
 
+def test_what_the_vectors_hold_beside_features_is_said(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.DataFrame(VECTORS, columns=[f"e{k}" for k in range(6)]).assign(e1=1.5, answer=SEX, user_id=IDS)
+    frame.loc[:19, "e0":"e5"] = frame.loc[100:119, "e0":"e5"].to_numpy()
+    frame.to_csv("v.csv", index=False)
+    answer = audit(capsys, "v.csv", "--attribute", "sex", *QUICK)
+    said = " ".join(answer.out.split())
+    assert answer.code == 0, answer.err
+    assert 'Before you believe it: Column "e1" of 7 says the same of everybody' in said
+    assert 'Before you believe it: Column "answer" is sex itself' in said
+    kept = json.loads(audit(capsys, "v.csv", "--attribute", "sex", "--json", *QUICK).out)["audit"]
+    assert [one["kind"] for one in kept["soundness"]][-2:] == ["constant", "answer"]
+
+
 def test_what_is_not_there_is_not_found(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answer = audit(capsys, "v.csv", "--attribute", "coin", "--json", *QUICK)
     verdict = json.loads(answer.out)["audit"]["attributes"]["coin"]["verdict"]

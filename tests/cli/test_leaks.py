@@ -73,6 +73,20 @@ def test_verdicts_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == "job: nobody tried, so nothing is known."
 
 
+def test_what_is_wrong_with_the_input_is_said_before_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = attribute(0.78, spread(0.78))
+    apart = {**attribute(0.51, spread(0.51, 0.05))["verdict"], "sentence": "Nobody finds gender then."}
+    found = audit(
+        {"gender": {**entry, "without_copies": {"left_out": 17.0, "verdict": apart}}},
+        soundness=[{"kind": "ids", "sentence": "Column 3 numbers the users\x1b."}],
+    )
+    for tell in (print_verdicts, lambda told: print_audit("veilrec", told)):
+        tell(found)
+        said = " ".join(capsys.readouterr().out.split())
+        assert "Before you believe it: Column 3 numbers the users\ufffd." in said
+        assert "Without 17 of those attacked, of whom a copy is known: Nobody finds gender then. (" in said
+
+
 @pytest.mark.parametrize("chosen", ["attacker", "threat", "neither"])
 def test_a_verdict_says_that_its_attacker_is_an_oracle(
     capsys: pytest.CaptureFixture[str], chosen: str

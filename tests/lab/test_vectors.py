@@ -543,9 +543,9 @@ def test_columns_without_names_are_not_the_attributes(tmp_path: Path) -> None:
     assert found.classes == {"2": ("f", "m")}
 
 
-def test_equal_vectors_are_said(tmp_path: Path) -> None:
-    found = joined(tmp_path, saved(tmp_path, np.ones((USERS, 3))), by_position=True)
-    assert "all vectors are equal: there is nothing in them to read" in found.notes
+def test_names_of_columns_are_kept(tmp_path: Path) -> None:
+    assert joined(tmp_path, put(tmp_path, "v.csv", csv_of())).columns == ("a", "b", "c")
+    assert joined(tmp_path, saved(tmp_path, VALUES), by_position=True).columns == ()
 
 
 ODD = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=8)

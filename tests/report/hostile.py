@@ -64,6 +64,7 @@ def hostile_run(text: str, protocol: str, attribute: str = "") -> tuple[str, Res
         "grants": [text],
         "threat": {"known": 0.2, text: text},
         "attributes": {attribute or text: entry},
+        "soundness": [{"kind": "constant", "reads": text, "sentence": text}],
         "membership": {text: audit["membership"]["rows"]},
     }
     settings = {
@@ -99,6 +100,10 @@ def _attribute(text: str) -> dict[str, Any]:
             {**usual["attackers"][0], "name": text, "reads": text, "family": text, "classifier": text}
         ],
         "verdict": {**usual["verdict"], "attacker": text, "sentence": text},
+        "without_copies": {
+            "left_out": 3,
+            "verdict": {**usual["verdict"], "attacker": text, "sentence": text},
+        },
         "parts": [{**usual["parts"][0], "part": text, "classifier": text}],
         "groups": [{**usual["groups"][0], "by": text, "group": text}],
         "floors": {text: usual["floors"]["majority"]},

@@ -153,6 +153,26 @@ def test_wrong_on_purpose_is_leakage() -> None:
     assert turned.leak.value > 0.6
 
 
+def test_what_is_wrong_with_an_audits_input_is_told_beside_its_findings() -> None:
+    runs = results(("none", "laplace"), seeds=2)
+    assert "Before you believe it" not in Words(render(runs)).text
+    name, one = runs[2]
+    audit = one.privacy["veilrec"]
+    gender = audit["attributes"]["gender"]
+    apart = {"left_out": 12.5, "verdict": {**gender["verdict"], "sentence": "Nobody finds gender then."}}
+    told = {
+        **audit,
+        "soundness": [{"kind": "constant", "reads": "updates", "sentence": "Column 3 of 8 says the same."}],
+        "attributes": {**audit["attributes"], "gender": {**gender, "without_copies": apart}},
+    }
+    runs[2] = (name, replace(one, privacy={"veilrec": told}))
+    words = Words(render(runs)).text
+    assert "Before you believe it: laplace, veilrec: Column 3 of 8 says the same." in words
+    assert (
+        "gender without 12.5 of those attacked, of whom a copy is known: Nobody finds gender then." in words
+    )
+
+
 def test_other_protocols_are_kept_apart() -> None:
     other = result("laplace", 0)
     other = replace(other, utility=replace(other.utility, protocol="all items"))

@@ -62,10 +62,17 @@ class AttributeInference(Attack):
     def family(self) -> str:
         return classifiers.CLASSIFIERS[self.classifiers[0]].family
 
-    def unfold(self) -> Mapping[str, Attack]:
+    @property
+    def _lead(self) -> str:
+        """The name of the reading: ``updates of item``."""
         where = "+".join(self.parts)
-        lead = f"{self.reads} of {where}" if where else self.reads
-        return {f"{lead}/{name}": replace(self, classifiers=(name,)) for name in self.classifiers}
+        return f"{self.reads} of {where}" if where else self.reads
+
+    def unfold(self) -> Mapping[str, Attack]:
+        return {f"{self._lead}/{name}": replace(self, classifiers=(name,)) for name in self.classifiers}
+
+    def table(self, seen: Seen) -> tuple[str, Tensor]:
+        return self._lead, self._read(seen).features
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
         return self.infer_all(seen, [task])[0]

@@ -126,6 +126,7 @@ def _attacked(
     from veilrec.attacks.attribute import AttributeInference
     from veilrec.interactions import id_hashes, lots
     from veilrec.lab.lab import People, audit
+    from veilrec.lab.soundness.columns import places_of
 
     vectors = torch.from_numpy(audience.vectors)
     people = People(
@@ -134,8 +135,9 @@ def _attacked(
         classes=audience.classes,
         values={name: torch.from_numpy(value) for name, value in audience.values.items()},
         lots=lots(audience.ids, vectors),
+        places=places_of(audience.ids),
     )
-    seen = Seen.of_vectors(vectors)
+    seen = Seen.of_vectors(vectors, audience.columns)
     attacks = {"embeddings": AttributeInference("embeddings", classifiers=learners)}
 
     def tell(name: str, done: int, total: int) -> None:

@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from veilrec.attack import GRANTS, Attack, Public, Seen
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.common.readings import covered, parts_of
 from veilrec.base.params import part_of
-from veilrec.engine.workers import workers
 from veilrec.errors import BadInput
 from veilrec.lab import verdict
-from veilrec.lab.components import components
+from veilrec.lab.soundness.findings import checked
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial, goals_of, trial_of
+from veilrec.lab.tried import Bench, tried, without
 from veilrec.lab.verdict import Tried
 
 __all__ = ["Audit", "People", "audit", "fitting"]
@@ -68,56 +67,85 @@ def audit(
     seed: int = 0,
     progress: Progress | None = None,
     alone: AttributeInference = ALONE,
+    *,
+    sound: bool = True,
 ) -> dict[str, Any]:
     """Everything that the attacks find out, as ``result.json`` keeps it; `alone` attacks part by part.
+
+    Where it is not to be `sound`, nobody looks for copies of people or for columns that are the answer.
 
     Raises:
         BadInput: Where an attribute is unknown, too few users have a label, or an attack answers badly.
     """
     began, tell = time.perf_counter(), progress or (lambda *told: None)
-    goals = goals_of(people, threat, covered(seen))
+    there = covered(seen)
+    goals = goals_of(people, threat, there)
     trials = [
         trial_of(goal, threat, people.tags, seed, repeat)
         for goal in goals
         for repeat in range(threat.repeats)
     ]
     several = {name: one for entry, attack in attacks.items() for name, one in _unfold(entry, attack)}
-    tried: dict[str, list[Tried]] = {goal.name: [] for goal in goals}
+    look = checked(_readings(seen, several), people, goals, there, seen.columns) if sound else None
+    bench = Bench(seen, threat, people, look and look.copies, choosing=len(several) > 1)
+    tried_on: dict[str, list[Tried]] = {goal.name: [] for goal in goals}
+    apart: dict[str, list[Tried]] = {goal.name: [] for goal in goals}
     for place, (name, attack) in enumerate(several.items()):
         tell(name, place, len(several))
-        for goal, one in _try(seen, threat, people, trials, name, attack, choosing=len(several) > 1):
-            tried[goal.name].append(one)
-    parts = _by_part(seen, threat, people, trials, alone, tell) if threat.by_part else {}
+        for goal, one, other in tried(bench, trials, name, attack):
+            tried_on[goal.name].append(one)
+            apart[goal.name] += [other] if other else []
+    parts = _by_part(bench, trials, alone, tell) if threat.by_part else {}
+    judged = _verdicts(bench, goals, trials, tried_on, apart)
+    for name, entry in judged.items():
+        entry["parts"] = parts.get(name, [])
     return {
         "threat": {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(threat).items()},
         "seed": seed,
         "grants": [GRANTS[grant] for grant in threat.grants],
         "oracle": threat.selection == "oracle" or any(attack.oracle for attack in several.values()),
-        "attributes": _verdicts(goals, trials, tried, parts, people, threat),
+        "soundness": look.findings if look else [],
+        "attributes": judged,
         "membership": None,
         "seconds": round(time.perf_counter() - began, 3),
     }
 
 
+def _readings(seen: Seen, several: Mapping[str, Attack]) -> dict[str, Tensor]:
+    """What the attackers learn from, each table once."""
+    tables = (attack.table(seen) for attack in several.values())
+    return {name: rows for table in tables if table is not None for name, rows in [table]}
+
+
 def _verdicts(
+    bench: Bench,
     goals: Sequence[Goal],
     trials: Sequence[Trial],
-    tried: Mapping[str, Sequence[Tried]],
-    parts: Mapping[str, list[dict[str, Any]]],
-    people: People,
-    threat: Threat,
+    tried_on: Mapping[str, Sequence[Tried]],
+    apart: Mapping[str, Sequence[Tried]],
 ) -> dict[str, Any]:
-    """The verdict on each attribute, with what its parts reveal alone."""
-    return {
-        goal.name: {
-            **verdict.attribute(
-                goal, [t for t in trials if t.goal is goal], tried[goal.name], people, threat
-            ),
-            "parts": parts.get(goal.name, []),
-        }
-        for goal in goals
-        if tried[goal.name] or threat.attributes  # where all are attacked, leave out what nobody can answer
-    }
+    """The verdict on each attribute; where copies of targets are known, that without them beside it."""
+    found = {}
+    for goal in goals:
+        if not tried_on[goal.name] and not bench.threat.attributes:
+            continue  # where all are attacked, leave out what nobody can answer
+        own = [trial for trial in trials if trial.goal is goal]
+        entry = verdict.attribute(goal, own, tried_on[goal.name], bench.people, bench.threat)
+        found[goal.name] = {**entry, "without_copies": _without(bench, goal, own, apart[goal.name])}
+    return found
+
+
+def _without(
+    bench: Bench, goal: Goal, trials: Sequence[Trial], apart: Sequence[Tried]
+) -> dict[str, Any] | None:
+    """The verdict without targets of whom a copy is known; None where there are none, or nobody else."""
+    if not apart or bench.copies is None:
+        return None
+    fewer = [without(trial, bench.copies) for trial in trials]
+    entry = verdict.attribute(goal, fewer, apart, bench.people, bench.threat)
+    before = sum(int(trial.draw.target.sum()) for trial in trials)
+    left = sum(int(trial.draw.target.sum()) for trial in fewer)
+    return {"left_out": round((before - left) / len(trials), 1), "verdict": entry["verdict"]}
 
 
 def _unfold(entry: str, attack: Attack) -> Iterator[tuple[str, Attack]]:
@@ -125,106 +153,19 @@ def _unfold(entry: str, attack: Attack) -> Iterator[tuple[str, Attack]]:
         yield name or entry, one
 
 
-def _try(
-    seen: Seen,
-    threat: Threat,
-    people: People,
-    trials: Sequence[Trial],
-    name: str,
-    attack: Attack,
-    *,
-    choosing: bool,
-    tested: bool = True,
-) -> Iterator[tuple[Goal, Tried]]:
-    """One attacker on all trials at once: what it says about the targets, and about known users held out."""
-    mine = [trial for trial in trials if attack.answers(seen, trial.task)]
-    if not mine:
-        return
-    began = time.perf_counter()
-    scores = _scores(seen, threat, mine, attack, choosing=choosing)
-    each = (time.perf_counter() - began) / len(mine)
-    inside = iter(scores[len(mine) :])
-    grouped: dict[str, list[Any]] = {}
-    for trial, score in zip(mine, scores[: len(mine)], strict=True):
-        shape = (len(trial.task.known), max(1, trial.goal.classes))
-        held = [_checked(name, next(inside), shape) for _ in trial.inner] if choosing else []
-        outside = _outside(trial, held) if held else float("nan")
-        grouped.setdefault(trial.goal.name, []).append((trial, _checked(name, score, shape), outside))
-    for runs in grouped.values():
-        goal, seconds, notes = runs[0][0].goal, each * len(runs), {**attack.notes(seen)}
-        with workers(1):  # many small sums: two threads would spend their time waiting for each other
-            if parts := components(seen, attack, [trial for trial, *_ in runs], people, threat):
-                notes["components"] = parts
-            one = verdict.judged(name, attack, notes, goal, runs, people, threat, seconds, tested=tested)
-        yield goal, one
-
-
-def _scores(
-    seen: Seen, threat: Threat, trials: Sequence[Trial], attack: Attack, *, choosing: bool
-) -> list[Tensor]:
-    """An attacker's answers to all trials, then those to their inner tasks where one attacker is chosen."""
-    inner = [task for trial in trials for task, _ in trial.inner] if choosing else []
-    if threat.selection == "last":
-        return attack.infer_all(seen, [trial.task for trial in trials] + inner)
-    scores = [_chosen(seen, threat, trial, attack) for trial in trials]
-    return scores + (attack.infer_all(seen, inner) if inner else [])
-
-
-def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
-    """The AUC (or rank correlation) on known users, each judged by who did not learn from that user.
-
-    The mean over the parts: scores of different fits do not compare, and pooled they would rank a class the
-    lower, the more of it was held out.
-    """
-    label = trial.goal.label
-    each = [
-        verdict.main_score(label[mask], score[mask])
-        for score, (_, mask) in zip(held, trial.inner, strict=True)
-    ]
-    return sum(each) / len(each)
-
-
-def _chosen(seen: Seen, threat: Threat, trial: Trial, attack: Attack) -> Tensor:
-    """The stage of an attacker that is best on held-out known users, or, with an oracle, on the targets."""
-    stages = attack.stages(seen, trial.task)
-    if len(stages) == 1:
-        return stages[0]
-    if threat.selection == "oracle":
-        target = trial.draw.target
-        marks = [_mark(trial.goal.label[target], stage[target]) for stage in stages]
-    else:
-        marks = [0.0] * len(stages)
-        for task, held in trial.inner:
-            inner = attack.stages(seen, task)
-            for k in range(len(stages)):
-                marks[k] += _mark(trial.goal.label[held], inner[min(k, len(inner) - 1)][held])
-    return stages[int(torch.tensor(marks).argmax())]
-
-
-def _mark(truth: Tensor, scores: Tensor) -> float:
-    """Score by which a stage is chosen: AUC of two classes, accuracy of more (as PARD), ranks of values."""
-    if scores.shape[1] > 2:
-        return float((scores.argmax(1) == truth).double().mean())
-    return float(verdict.main_score(truth, scores))
-
-
 def _by_part(
-    seen: Seen,
-    threat: Threat,
-    people: People,
-    trials: Sequence[Trial],
-    alone: AttributeInference,
-    tell: Progress,
+    bench: Bench, trials: Sequence[Trial], alone: AttributeInference, tell: Progress
 ) -> dict[str, list[dict[str, Any]]]:
     """Each uploaded part attacked alone, by one attacker."""
+    seen = bench.seen
     if seen.public is None or seen.public.seats.shape[1] > 1:
         return {}
     found: dict[str, list[dict[str, Any]]] = {}
     some = [trial for trial in trials if trial.goal.classes]
-    looks = _looks(seen, alone)
+    looks, quick = _looks(seen, alone), bench._replace(copies=None, choosing=False, tested=False)
     for place, (name, attack) in enumerate(looks.items()):
         tell(name, place, len(looks))
-        for goal, one in _try(seen, threat, people, some, name, attack, choosing=False, tested=False):
+        for goal, one, _ in tried(quick, some, name, attack):
             scores = {key: verdict.told(one.scores[key]) for key in verdict.PAIRED}
             told = {"part": name, "classifier": alone.classifiers[0], **scores}
             told["replicates"] = verdict.replicates(one)
@@ -246,10 +187,3 @@ def _looks(seen: Seen, alone: AttributeInference) -> dict[str, Attack]:
     if len(layers) > 1:
         looks[PERCEPTRON] = replace(alone, parts=layers)
     return looks
-
-
-def _checked(name: str, scores: Tensor, shape: tuple[int, int]) -> Tensor:
-    if tuple(scores.shape) != shape or not bool(torch.isfinite(scores).all()):
-        what = f"{name} answers with {list(scores.shape)}, or with values that are not finite"
-        raise BadInput("attack", what, f"answer with finite scores of shape {list(shape)}")
-    return scores.double()

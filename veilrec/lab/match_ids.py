@@ -39,6 +39,7 @@ class Audience:
         labels, classes: ``[users]`` classes by attribute, -1 where unknown, and their names.
         values: ``[users]`` numbers by attribute, NaN where unknown.
         notes: What was left out on the way, as sentences.
+        columns: Names of the vectors' columns, where they have any.
     """
 
     vectors: NDArray[np.float32]
@@ -47,6 +48,7 @@ class Audience:
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def with_ids(vectors: Vectors, ids: Sequence[str], where: Path) -> Vectors:
@@ -82,7 +84,8 @@ def join(vectors: Vectors, described: Described, *, by_position: bool = False, m
         both = _drawn(both, most)
     rows = np.array([here[name] for name in both])
     known = np.array([there[name] for name in both])
-    return _tidied(vectors.values[rows], both, described, known, notes)
+    found = _tidied(vectors.values[rows], both, described, known, notes)
+    return replace(found, columns=vectors.columns)
 
 
 def _positions(vectors: Vectors, described: Described) -> list[str]:
@@ -172,8 +175,6 @@ def _tidied(
             values[name] = found
     if not labels and not values:
         raise BadInput(described.where, "no column can be an attribute", "; ".join(notes) or "add one")
-    if (vectors == vectors[0]).all():
-        notes.append("all vectors are equal: there is nothing in them to read")
     return Audience(vectors, ids, labels, classes, values, tuple(notes))
 
 

@@ -14,6 +14,7 @@ from veilrec.base.keys import Keys
 from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions, id_hashes, lots
+from veilrec.lab.soundness.columns import places_of
 from veilrec.lab.threat import CONSENTING, Draw, Threat
 from veilrec.metrics.resampling import weights
 
@@ -33,6 +34,7 @@ class People:
         tags: ``[users]`` hashes of the users' ids: known users are drawn by them.
         lots: ``[users]`` what users are resampled by (`interactions.lots`); `tags` if nothing is published.
         consents: By attribute, ``[users]`` True for those who share it openly; none where nobody was asked.
+        places: ``[users]`` the users' ids as numbers (`places_of`); None where nobody knows them.
     """
 
     labels: Mapping[str, Tensor]
@@ -41,13 +43,15 @@ class People:
     values: Mapping[str, Tensor] = field(default_factory=dict)
     lots: Tensor | None = None
     consents: Mapping[str, Tensor] = field(default_factory=dict)
+    places: Tensor | None = None
     _drawn: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, data: Interactions) -> People:
         """The users of a log."""
         own = lots(data.user_ids, data.user, data.item)
-        return cls(data.attributes, id_hashes(data.user_ids), data.classes, data.values, own)
+        tags, places = id_hashes(data.user_ids), places_of(data.user_ids)
+        return cls(data.attributes, tags, data.classes, data.values, own, places=places)
 
     def sharing(self, clients: Clients) -> People:
         """The same users, with who shares what as their clients have it."""

@@ -19,7 +19,7 @@ from veilrec.metrics.measures import Measure
 from veilrec.metrics.resampling import Measured, combine, mean, permutation_p, summary
 from veilrec.metrics.sentences import sentence
 
-__all__ = ["Tried", "attribute", "judged", "main_score", "told"]
+__all__ = ["Answer", "Tried", "attribute", "judged", "main_score", "told"]
 
 SURE = 0.05  # a finding has a permutation p-value below this
 FEWEST = 5  # targets of a group that gets a number of its own

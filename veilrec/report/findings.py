@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, Terms
 from veilrec.metrics.sentences import sentence
@@ -10,7 +11,7 @@ from veilrec.metrics.statements import Statement, statements_of
 from veilrec.metrics.words import bracketed
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, verdicts, worst
 
-__all__ = ["MARKS", "Finding", "claims", "findings", "rows_apart", "strip", "table_of_verdicts"]
+__all__ = ["MARKS", "Finding", "claims", "doubts", "findings", "rows_apart", "strip", "table_of_verdicts"]
 
 MARKS = {"above": ("▲", "leaks"), "below": ("▼", "leaks, below chance"), "none": ("○", "no leak shown")}
 EDGE = 0.04  # room on a strip beyond chance
@@ -39,6 +40,31 @@ def findings(family: Family) -> list[Finding]:
     """Every verdict as a sentence: leaks first, the worst of them on top, collapsed models at the end."""
     found = sorted(verdicts(family), key=_badness, reverse=True)
     return [_finding(family, one) for one in found]
+
+
+def doubts(family: Family) -> list[str]:
+    """What in the audits' own input would make their numbers mean something else, each sentence once."""
+    several = len(family.arms) > 1
+    return list(
+        dict.fromkeys(
+            f"{arm.label}, {audit}: {sentence}" if several else f"{audit}: {sentence}"
+            for arm in family.arms
+            for result in arm.results
+            for audit, found in result.privacy.items()
+            for sentence in [
+                *(str(one.get("sentence")) for one in found.get("soundness") or ()),
+                *_apart(found),
+            ]
+        )
+    )
+
+
+def _apart(audit: Mapping[str, Any]) -> Iterator[str]:
+    """The verdicts without those of whom a copy is known."""
+    for name, entry in (audit.get("attributes") or {}).items():
+        if apart := entry.get("without_copies"):
+            left = f"{name} without {apart['left_out']:g} of those attacked, of whom a copy is known"
+            yield f"{left}: {apart['verdict']['sentence']}"
 
 
 def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, Verdict | None]]]:

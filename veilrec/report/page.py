@@ -19,7 +19,7 @@ from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
 from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
-from veilrec.report.findings import MARKS, claims, findings, rows_apart, strip, table_of_verdicts
+from veilrec.report.findings import MARKS, claims, doubts, findings, rows_apart, strip, table_of_verdicts
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_part, touched
 from veilrec.report.verdicts import MEASURES, verdicts
@@ -101,6 +101,7 @@ def _block(family: Family, place: int) -> dict[str, Any]:
         "key": f"f{place}",
         "family": family,
         "findings": findings(family),
+        "doubts": doubts(family),
         "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
         "claims": {audit: claims(family, audit) for audit in family.audits},
         "terms": {audit: protocols(family, audit) for audit in family.audits},

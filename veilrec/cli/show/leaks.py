@@ -35,6 +35,7 @@ def print_audit(name: str, audit: Mapping[str, Any]) -> None:
         out.print(f"Granted: {printable(grant)}.")
     if audit.get("oracle"):
         out.print("Chosen with the truth in hand: an oracle that nobody has.", style="yellow")
+    _print_soundness(audit)
     for attribute, entry in audit.get("attributes", {}).items():
         out.print()
         out.print(_title(attribute, entry), style="bold")
@@ -56,6 +57,7 @@ def _known(threat: Mapping[str, Any]) -> str:
 
 def print_verdicts(audit: Mapping[str, Any]) -> None:
     """One line an attribute: the sentence of the verdict, and the AUC with its interval."""
+    _print_soundness(audit)
     for attribute, entry in audit.get("attributes", {}).items():
         _print_verdict(attribute, entry, audit)
     _print_membership(audit)
@@ -123,23 +125,38 @@ def _print_notes(entry: Mapping[str, Any]) -> None:
         console().print(f"Reading: {printable(loss)}.", style="dim")
 
 
+def _print_soundness(audit: Mapping[str, Any]) -> None:
+    """What in the audit's own input would make its numbers mean something else, a line each."""
+    for one in audit.get("soundness") or ():
+        console().print(f"Before you believe it: {printable(one.get('sentence'))}", style="yellow")
+
+
 def _print_verdict(attribute: str, entry: Mapping[str, Any], audit: Mapping[str, Any]) -> None:
-    out, verdict = console(), entry.get("verdict")
+    verdict = entry.get("verdict")
     if not verdict:
-        out.print(f"{printable(attribute)}: nobody tried, so nothing is known.", style="yellow")
+        console().print(f"{printable(attribute)}: nobody tried, so nothing is known.", style="yellow")
         return
+    _print_told(verdict, entry, audit)
+    if apart := entry.get("without_copies"):
+        lead = f"Without {apart['left_out']:g} of those attacked, of whom a copy is known: "
+        _print_told(apart["verdict"], entry, audit, lead)
+
+
+def _print_told(
+    verdict: Mapping[str, Any], entry: Mapping[str, Any], audit: Mapping[str, Any], lead: str = ""
+) -> None:
+    """The sentence of a verdict, and in brackets who it was."""
     score, families = verdict.get("score", "auc"), verdict.get("families", ())
     what = "AUC" if score == "auc" else "rank correlation"
     few = "" if len(families) >= 4 else f"; only {_count(families)} of attackers: more may find more"
-    mark = ", an oracle" if _is_oracle(entry, audit) else ""
+    mark = ", an oracle" if _is_oracle(entry, audit, verdict["attacker"]) else ""
     who = f"{printable(verdict['attacker'])}{mark}, {what} {measure(verdict[score])}{few}"
     style = "red" if verdict["leaning"] != "none" else "green"
-    out.print(f"{printable(verdict['sentence'])} ({who})", style=style)
+    console().print(f"{lead}{printable(verdict['sentence'])} ({who})", style=style)
 
 
-def _is_oracle(entry: Mapping[str, Any], audit: Mapping[str, Any]) -> bool:
+def _is_oracle(entry: Mapping[str, Any], audit: Mapping[str, Any], worst: str) -> bool:
     """Whether the attacker of a verdict was chosen, or guesses, with the truth in hand."""
-    worst = entry["verdict"]["attacker"]
     marked = any(one.get("oracle") for one in entry["attackers"] if one["name"] == worst)
     return marked or audit.get("threat", {}).get("selection") == "oracle"
 

@@ -1,0 +1,151 @@
+"""One attacker on all trials at once: what it says about the targets, and about known users held out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from veilrec.attack import Attack, Seen
+from veilrec.engine.workers import workers
+from veilrec.errors import BadInput
+from veilrec.lab import verdict
+from veilrec.lab.components import components
+from veilrec.lab.soundness.copies import Copies
+from veilrec.lab.threat import Draw, Threat
+from veilrec.lab.trials import FEWEST, Goal, People, Trial
+from veilrec.lab.verdict import Answer, Tried
+
+__all__ = ["Bench", "leaves_out", "tried", "without"]
+
+
+class Bench(NamedTuple):
+    """What every attacker of an audit is tried on.
+
+    Attributes:
+        seen, threat, people: The evidence, the protocol, and the truth.
+        copies: Users who are copies of one another; None where nobody looked.
+        choosing: Whether one attacker of several is chosen, for which known users are held out.
+        tested: Whether attackers get p-values, which take longer than all the rest.
+    """
+
+    seen: Seen
+    threat: Threat
+    people: People
+    copies: Copies | None = None
+    choosing: bool = True
+    tested: bool = True
+
+
+def tried(
+    bench: Bench, trials: Sequence[Trial], name: str, attack: Attack
+) -> Iterator[tuple[Goal, Tried, Tried | None]]:
+    """An attacker judged on each goal that it answers; and without targets of whom a copy is known."""
+    mine = [trial for trial in trials if attack.answers(bench.seen, trial.task)]
+    if not mine:
+        return
+    began = time.perf_counter()
+    scores = _scores(bench, mine, attack)
+    each = (time.perf_counter() - began) / len(mine)
+    inside = iter(scores[len(mine) :])
+    grouped: dict[str, list[tuple[Trial, Tensor, list[Tensor]]]] = {}
+    for trial, score in zip(mine, scores[: len(mine)], strict=True):
+        shape = (len(trial.task.known), max(1, trial.goal.classes))
+        held = [_checked(name, next(inside), shape) for _ in trial.inner] if bench.choosing else []
+        grouped.setdefault(trial.goal.name, []).append((trial, _checked(name, score, shape), held))
+    for runs in grouped.values():
+        seconds = each * len(runs)
+        with workers(1):  # many small sums: two threads would spend their time waiting for each other
+            one = _judged(bench, name, attack, runs, seconds)
+            copies = bench.copies
+            fewer = [(without(run[0], copies), *run[1:]) for run in runs] if copies is not None else []
+            apart = leaves_out([run[0] for run in runs], [run[0] for run in fewer])
+            other = _judged(bench, name, attack, fewer, seconds) if apart else None
+        yield runs[0][0].goal, one, other
+
+
+def without(trial: Trial, copies: Copies) -> Trial:
+    """The same draw without targets, and without held-out known users, of whom a copy is known."""
+    known = copies.beside(trial.draw.known)
+    inner = [(task, held & ~known) for task, held in trial.inner]
+    return trial._replace(draw=Draw(trial.draw.known, trial.draw.target & ~known), inner=inner)
+
+
+def leaves_out(trials: Sequence[Trial], fewer: Sequence[Trial]) -> bool:
+    """Whether draws without copies have fewer targets than those with them, and still enough to be judged."""
+    before = sum(int(trial.draw.target.sum()) for trial in trials)
+    left = [trial.goal.label[trial.draw.target] for trial in fewer]
+    judged = all(len(label) >= FEWEST and len(label.unique()) > 1 for label in left)
+    return bool(left) and judged and sum(map(len, left)) < before
+
+
+def _judged(
+    bench: Bench,
+    name: str,
+    attack: Attack,
+    runs: Sequence[tuple[Trial, Tensor, list[Tensor]]],
+    seconds: float,
+) -> Tried:
+    """The scores of one goal's trials, told by the judge."""
+    goal, notes = runs[0][0].goal, {**attack.notes(bench.seen)}
+    if parts := components(bench.seen, attack, [trial for trial, *_ in runs], bench.people, bench.threat):
+        notes["components"] = parts
+    answers: list[Answer] = [(trial, score, _outside(trial, held)) for trial, score, held in runs]
+    return verdict.judged(
+        name, attack, notes, goal, answers, bench.people, bench.threat, seconds, tested=bench.tested
+    )
+
+
+def _scores(bench: Bench, trials: Sequence[Trial], attack: Attack) -> list[Tensor]:
+    """An attacker's answers to all trials, then those to their inner tasks where one attacker is chosen."""
+    inner = [task for trial in trials for task, _ in trial.inner] if bench.choosing else []
+    if bench.threat.selection == "last":
+        return attack.infer_all(bench.seen, [trial.task for trial in trials] + inner)
+    scores = [_chosen(bench, trial, attack) for trial in trials]
+    return scores + (attack.infer_all(bench.seen, inner) if inner else [])
+
+
+def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
+    """The AUC (or rank correlation) on known users, each judged by who did not learn from that user.
+
+    The mean over the parts: scores of different fits do not compare, and pooled they would rank a class the
+    lower, the more of it was held out.
+    """
+    label, pairs = trial.goal.label, zip(held, trial.inner, strict=False)
+    each = [verdict.main_score(label[mask], score[mask]) for score, (_, mask) in pairs if bool(mask.any())]
+    return sum(each) / len(each) if each else float("nan")
+
+
+def _chosen(bench: Bench, trial: Trial, attack: Attack) -> Tensor:
+    """The stage of an attacker that is best on held-out known users, or, with an oracle, on the targets."""
+    seen, label = bench.seen, trial.goal.label
+    stages = attack.stages(seen, trial.task)
+    if len(stages) == 1:
+        return stages[0]
+    if bench.threat.selection == "oracle":
+        target = trial.draw.target
+        marks = [_mark(label[target], stage[target]) for stage in stages]
+    else:
+        marks = [0.0] * len(stages)
+        for task, held in trial.inner:
+            inner = attack.stages(seen, task)
+            for k in range(len(stages)):
+                marks[k] += _mark(label[held], inner[min(k, len(inner) - 1)][held])
+    return stages[int(torch.tensor(marks).argmax())]
+
+
+def _mark(truth: Tensor, scores: Tensor) -> float:
+    """Score by which a stage is chosen: AUC of two classes, accuracy of more (as PARD), ranks of values."""
+    if scores.shape[1] > 2:
+        return float((scores.argmax(1) == truth).double().mean())
+    return verdict.main_score(truth, scores)
+
+
+def _checked(name: str, scores: Tensor, shape: tuple[int, int]) -> Tensor:
+    if tuple(scores.shape) != shape or not bool(torch.isfinite(scores).all()):
+        what = f"{name} answers with {list(scores.shape)}, or with values that are not finite"
+        raise BadInput("attack", what, f"answer with finite scores of shape {list(shape)}")
+    return scores.double()
