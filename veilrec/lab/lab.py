@@ -88,15 +88,8 @@ def audit(
     several = {name: one for entry, attack in attacks.items() for name, one in _unfold(entry, attack)}
     look = checked(_readings(seen, several), people, goals, there, seen.columns) if sound else None
     bench = Bench(seen, threat, people, look and look.copies, choosing=len(several) > 1)
-    tried_on: dict[str, list[Tried]] = {goal.name: [] for goal in goals}
-    apart: dict[str, list[Tried]] = {goal.name: [] for goal in goals}
-    for place, (name, attack) in enumerate(several.items()):
-        tell(name, place, len(several))
-        for goal, one, other in tried(bench, trials, name, attack):
-            tried_on[goal.name].append(one)
-            apart[goal.name] += [other] if other else []
+    judged = _verdicts(bench, goals, trials, _attacked(bench, trials, several, tell))
     parts = _by_part(bench, trials, alone, tell) if threat.by_part else {}
-    judged = _verdicts(bench, goals, trials, tried_on, apart)
     for name, entry in judged.items():
         entry["parts"] = parts.get(name, [])
     return {
@@ -117,21 +110,34 @@ def _readings(seen: Seen, several: Mapping[str, Attack]) -> dict[str, Tensor]:
     return {name: rows for table in tables if table is not None for name, rows in [table]}
 
 
+def _attacked(
+    bench: Bench, trials: Sequence[Trial], several: Mapping[str, Attack], tell: Progress
+) -> dict[str, list[tuple[Tried, Tried | None]]]:
+    """Every attacker on every goal that it answers; and the same without targets of whom a copy is known."""
+    found: dict[str, list[tuple[Tried, Tried | None]]] = {trial.goal.name: [] for trial in trials}
+    for place, (name, attack) in enumerate(several.items()):
+        tell(name, place, len(several))
+        for goal, one, other in tried(bench, trials, name, attack):
+            found[goal.name].append((one, other))
+    return found
+
+
 def _verdicts(
     bench: Bench,
     goals: Sequence[Goal],
     trials: Sequence[Trial],
-    tried_on: Mapping[str, Sequence[Tried]],
-    apart: Mapping[str, Sequence[Tried]],
+    attacked: Mapping[str, Sequence[tuple[Tried, Tried | None]]],
 ) -> dict[str, Any]:
     """The verdict on each attribute; where copies of targets are known, that without them beside it."""
     found = {}
     for goal in goals:
-        if not tried_on[goal.name] and not bench.threat.attributes:
+        if not attacked[goal.name] and not bench.threat.attributes:
             continue  # where all are attacked, leave out what nobody can answer
         own = [trial for trial in trials if trial.goal is goal]
-        entry = verdict.attribute(goal, own, tried_on[goal.name], bench.people, bench.threat)
-        found[goal.name] = {**entry, "without_copies": _without(bench, goal, own, apart[goal.name])}
+        everybody = [one for one, _ in attacked[goal.name]]
+        entry = verdict.attribute(goal, own, everybody, bench.people, bench.threat)
+        apart = [other for _, other in attacked[goal.name] if other is not None]
+        found[goal.name] = {**entry, "without_copies": _without(bench, goal, own, apart)}
     return found
 
 
