@@ -9,7 +9,8 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ KINDS = {
     "erasers": "What acts after training. A recipe names any number under `[[eraser]]`, in order.",
     "attacks": "What reads the transcript. A recipe names any number under `[[attack]]`.",
 }
+SECTIONS = {  # tables of a recipe that name no entry: where the class of their options stands
+    "plan": "base/plan.py",
+    "evaluation": "engine/evaluation.py",
+    "record": "wire/transcript.py",
+    "threat": "lab/threat.py",
+}
+BOUNDS = ("base/bounds.py", "base/steps.py", "defences/noise/noisy.py")  # where kinds of numbers have names
 NOTES = re.compile(r"^(Papers?|Acts at): (.+)$")
 OPTION = re.compile(r"^(\w+(?:, \w+)*): (.+)$")
 
@@ -72,6 +80,8 @@ def page(package: Path = PACKAGE) -> str:
     for kind, purpose in KINDS.items():
         parts += [f"## {kind.capitalize()}", purpose]
         parts += [entry.markdown() for entry in entries(package / kind)]
+    if found := [entry.markdown() for entry in sections(package)]:
+        parts += ["## Sections", "Tables of a recipe that name no entry.", *found]
     return "\n\n".join(parts)
 
 
@@ -87,6 +97,61 @@ def entries(folder: Path) -> Iterator[Entry]:
         for node in module.body:
             if isinstance(node, wanted) and node.name in listed:
                 yield entry(node, notes)
+
+
+def sections(package: Path) -> Iterator[Entry]:
+    """The tables that name no entry, with their options."""
+    for name, place in SECTIONS.items():
+        if (package / place).exists():
+            module = ast.parse((package / place).read_text(encoding="utf-8"))
+            (node,) = [
+                one for one in module.body if isinstance(one, ast.ClassDef) and one.name.lower() == name
+            ]
+            yield replace(entry(node, []), name=f"`[{name}]`")
+
+
+@cache
+def named_numbers() -> dict[str, ast.expr]:
+    """Kinds of numbers that have a name, such as ``Width``."""
+    found: dict[str, ast.expr] = {}
+    for place in BOUNDS:
+        for node in ast.parse((PACKAGE / place).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+                found[ast.unparse(node.targets[0])] = node.value
+    return found
+
+
+class Told(ast.NodeTransformer):
+    """Puts into an annotation, in the place of a number with bounds, the words for both."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        known = named_numbers().get(node.id)
+        return self.visit(known) if known is not None else node  # type: ignore[no-any-return]
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        match node:
+            case ast.Subscript(value=ast.Name("Annotated"), slice=ast.Tuple([kind, ast.Call() as bounds])):
+                return ast.Name(f"{ast.unparse(kind)} {in_words(bounds)}")
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+
+def in_words(bounds: ast.Call) -> str:
+    """Bounds as people say them."""
+    least, most = (number(one) for one in bounds.args)
+    names = {word.arg for word in bounds.keywords}
+    first = f"above {least}" if "above" in names else f"from {least}"
+    if most == "math.inf":
+        return first
+    return f"{first} to {'below ' * ('below' in names)}{most}"
+
+
+def number(node: ast.expr) -> str:
+    """A number with commas; what is worked out stays as it stands."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def names_listed(module: ast.Module) -> set[str]:
@@ -130,7 +195,7 @@ def fields(node: ast.AST) -> Iterator[tuple[str, str, str]]:
     for field in getattr(node, "body", []):
         if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
             default = ast.unparse(field.value) if field.value else ""
-            yield ast.unparse(field.target), ast.unparse(field.annotation), default
+            yield ast.unparse(field.target), kind_of(field.annotation), default
 
 
 def arguments(node: ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[str, str, str]]:
@@ -139,8 +204,13 @@ def arguments(node: ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[str, str, 
     for function in functions:
         if isinstance(function, ast.FunctionDef) and function.name in {node.name, "__init__"}:
             for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-                kind = ast.unparse(argument.annotation) if argument.annotation else ""
+                kind = kind_of(argument.annotation) if argument.annotation else ""
                 yield argument.arg, kind, ast.unparse(default) if default else ""
+
+
+def kind_of(annotation: ast.expr) -> str:
+    """An annotation as text, numbers with their bounds."""
+    return ast.unparse(Told().visit(ast.parse(ast.unparse(annotation), mode="eval").body))
 
 
 def meanings(docstring: str) -> dict[str, str]:

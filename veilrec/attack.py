@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from veilrec.base.bounds import hold
 from veilrec.base.names import GRANTS
 from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender
@@ -183,6 +184,10 @@ class Attack(ABC):
     learns: ClassVar[bool] = False
     oracle: ClassVar[bool] = False
     kept: bool = False
+
+    def __post_init__(self) -> None:
+        """Hold the numbers among its options against their bounds; who overrides this calls it first."""
+        hold(self, "attack")
 
     @property
     def family(self) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from veilrec.base.bounds import hold
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
@@ -109,6 +110,10 @@ class Defence:
         super().__init_subclass__(**rest)
         if "leads" not in vars(cls):
             cls.leads = cls.leads - vars(cls).keys()
+
+    def __post_init__(self) -> None:
+        """Hold the numbers among its options against their bounds; who overrides this calls it first."""
+        hold(self, "defence")
 
     def prepare(self, clients: Clients, keys: Keys) -> Clients:
         """Before training: change what the devices hold. A real device does it alone: ask no other's data."""

@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from torch import Tensor
 
+from veilrec.base.bounds import hold
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, Params, part_of
 from veilrec.errors import BadInput, nearest
@@ -22,6 +23,10 @@ __all__ = ["Eraser", "VectorEraser", "erased"]
 
 class Eraser(ABC):
     """A method applied to the selected state of a run. A subclass is a frozen dataclass of its options."""
+
+    def __post_init__(self) -> None:
+        """Hold the numbers among its options against their bounds; who overrides this calls it first."""
+        hold(self, "eraser")
 
     @property
     @abstractmethod

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from typing import Protocol as Shape
 
 import torch
 
 from veilrec.attack import Attack
 from veilrec.base import toml
+from veilrec.base.bounds import Bounds, Seed, Share, hold
 from veilrec.base.keys import Keys
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
@@ -86,13 +87,16 @@ class Experiment:
     attacks: Mapping[str, Attack] = field(default_factory=dict)
     threat: Threat | None = None
     record: Record = field(default_factory=Record)
-    seed: int = 0
-    silos: int = 0
-    consent: float | Mapping[str, float] = 0.0
-    split_seed: int = 0
+    seed: Seed = 0
+    silos: Annotated[int, Bounds(0, 10_000_000)] = 0
+    consent: Share | Mapping[str, Share] = 0.0
+    split_seed: Seed = 0
     include_private_features: bool = False
     device: str = "cpu"
     erasers: Sequence[VectorEraser] = ()
+
+    def __post_init__(self) -> None:
+        hold(self, "experiment")
 
     def federation(self) -> Federation:
         """The clients of the data with the parts of the experiment.

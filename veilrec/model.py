@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from veilrec.base.bounds import Scales, bounded
 from veilrec.base.keys import Keys, normal_of
 from veilrec.base.params import Params, Part, Parts, Scope, part_of
-from veilrec.base.steps import Rates, rate_of
+from veilrec.base.steps import rate_of
 from veilrec.clients import Batch, Clients
 from veilrec.examples import Draw, Examples
 
@@ -63,12 +64,16 @@ class Recommender(nn.Module, ABC):
     history: int = 0  # how many of a user's latest items `Batch.history` shall hold; -1 for all
     personal: bool = False  # whether a device trains once more before it scores
     classes: Mapping[str, int] | None = None  # of each attribute of the data; None where no data is known
-    scale: Rates = SCALE  # standard deviation of fresh user and item tables, one for all or by part
+    scale: Scales = SCALE  # standard deviation of fresh user and item tables, one for all or by part
     dense: bool = False  # whether each device moves all shared weights, its loss taking weights for all alike
 
     def __init_subclass__(cls, **rest: Any) -> None:
-        """A subclass that changes what is computed for one device loses the batched form that it inherits."""
+        """A subclass refuses numbers out of their bounds; one that changes what is computed for one device
+        loses the batched form that it inherits.
+        """
         super().__init_subclass__(**rest)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", bounded("model")(cls.__init__))  # noqa: B010  # mypy
         for batched, alone in (("cohort_loss", "loss"), ("cohort_scores", "scores")):
             changed = {alone, "scoring_user", "represent"} & vars(cls).keys()
             if changed and batched not in vars(cls):

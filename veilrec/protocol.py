@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import hold
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.examples import Draw, Examples
@@ -134,6 +135,10 @@ class Protocol(ABC):
         super().__init_subclass__()
         if "pack" in vars(cls) and "packs_as_is" not in vars(cls):
             cls.packs_as_is = False
+
+    def __post_init__(self) -> None:
+        """Hold the numbers among its options against their bounds; who overrides this calls it first."""
+        hold(self, "protocol")
 
     @property
     def sends_gradients(self) -> bool:

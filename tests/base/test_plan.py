@@ -28,7 +28,7 @@ from veilrec.errors import BadInput
     ],
 )
 def test_impossible_values_are_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(BadInput, match=rf"^plan\.{name}: .*; give"):
+    with pytest.raises(BadInput, match=rf"^plan\.{name}(\.\w+)?: .*; give"):
         Plan(**{name: value})
 
 

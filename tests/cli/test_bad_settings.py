@@ -86,9 +86,17 @@ RECIPES = {
         [],
         "a.toml:2: plan.cohort: inf is no amount; give a finite number",
     ),
-    "no rounds": ("[plan]\nrounds = 0\n", [], "a.toml:2: plan.rounds: 0 is too few; give 1 or more"),
+    "no rounds": (
+        "[plan]\nrounds = 0\n",
+        [],
+        "a.toml:2: plan.rounds: 0 is too small; give a whole number from 1 to 1,000,000",
+    ),
     "more than everybody": ("[plan]\ncohort = 1.5\n", [], "a.toml:2: plan.cohort: 1.5 is no share; "),
-    "a negative rate": ("[plan]\nlr = -0.1\n", [], "a.toml:2: plan.lr: -0.1 is no learning rate; "),
+    "a negative rate": (
+        "[plan]\nlr = -0.1\n",
+        [],
+        "a.toml:2: plan.lr: -0.1 is too small; give a number from 0 to 1e+30",
+    ),
     "a rate for no part": (
         "[plan]\nlr = { usr = 0.1 }\n",
         [],
@@ -114,7 +122,11 @@ RECIPES = {
         [],
         'a.toml:1: model.scopes: {user = "exposed"} can be had no longer; what holds is {}; leave it out',
     ),
-    "a model without width": ("[model]\ndim = -1\n", [], "a.toml:2: model.dim: -1 is no width"),
+    "a model without width": (
+        "[model]\ndim = -1\n",
+        [],
+        "a.toml:2: model.dim: -1 is too small; give a whole number from 1 to 65,536",
+    ),
     "a head without layers": ('[model]\nname = "FedNCF"\nhead = []\n', [], "a.toml:3: model.head: "),
     "gradients for nobody": (
         '[protocol]\nsends = "gradients"\n',
@@ -128,8 +140,8 @@ RECIPES = {
     ),
     "no seeds": ("seeds = []\n", [], "a.toml:1: seeds: an empty list; name at least one seed"),
     "a seed twice": ("seeds = [1, 1]\n", [], "a.toml:1: seeds: the same seed twice; "),
-    "a negative seed": ("seed = -1\n", [], "a.toml:1: seed: -1 is no seed; "),
-    "a seed on the command line": ("", ["--seed", "-1"], "--seed: -1 is no seed; "),
+    "a negative seed": ("seed = -1\n", [], "a.toml:1: seed: -1 is too small; "),
+    "a seed on the command line": ("", ["--seed", "-1"], "--seed: -1 is too small; "),
     "no such metric": (
         '[evaluation]\nmetrics = ["auc"]\n',
         [],
@@ -145,13 +157,17 @@ RECIPES = {
         [],
         "a.toml:2: evaluation.candidates: 500 asked for, ",
     ),
-    "negative silos": ("[data]\nsilos = -2\n", [], "a.toml:2: data.silos: -2 silos; "),
+    "negative silos": ("[data]\nsilos = -2\n", [], "a.toml:2: data.silos: -2 is too small; "),
     "more silos than users": (
         "[data]\nsilos = 5000\n",
         [],
         "a.toml:2: data.silos: 5000 silos for 300 users; ",
     ),
-    "consent beyond everybody": ("[data]\nconsent = 2\n", [], "a.toml:2: data.consent: 2.0 is no share; "),
+    "consent beyond everybody": (
+        "[data]\nconsent = 2\n",
+        [],
+        "a.toml:2: data.consent: 2 is too large; give a number from 0 to 1",
+    ),
     "consent to no attribute": (
         "[data]\nconsent = { gendre = 0.5 }\n",
         [],
@@ -199,14 +215,18 @@ RECIPES = {
     "a sweep with one bad choice": (
         "[sweep]\nplan.rounds = [1, 0]\n",
         [],
-        "a.toml:2: sweep.plan.rounds: 0 is too few; give 1 or more",
+        "a.toml:2: sweep.plan.rounds: 0 is too small; give a whole number from 1 to 1,000,000",
     ),
     "a sweep of seeds": (
         "[sweep]\nseed = [1, 2]\n",
         [],
         "sweep.seed: cannot be swept; use seeds = [0, 1, 2]",
     ),
-    "a threat to no share": ("[threat]\nknown = 2\n", [], "a.toml:2: threat.known: 2.0 is no share; "),
+    "a threat to no share": (
+        "[threat]\nknown = 2\n",
+        [],
+        "a.toml:2: threat.known: 2 is too large; give a number above 0 and below 1",
+    ),
     "a threat to nobody in particular": (
         '[threat]\nknown = "consentng"\n',
         [],

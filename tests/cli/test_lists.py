@@ -23,6 +23,7 @@ def test_everything_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
             assert name in answer.out
     assert "Secure Federated Matrix Factorization" in answer.out
     assert "sends" in answer.out
+    assert "dim = 64 (from 1 to 65,536)" in " ".join(answer.out.split())
 
 
 @pytest.mark.parametrize("kind", catalogue.KINDS)
@@ -36,7 +37,8 @@ def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str], kind: str) -> No
 def test_options_come_with_defaults_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:
     models = {entry["name"]: entry for entry in json.loads(call(capsys, "list", "models", "--json").out)}
     assert models["FedMF"]["options"]["dim"] == {
-        "allowed": "a whole number",
+        "allowed": "a whole number from 1 to 65,536",
+        "bounds": "from 1 to 65,536",
         "default": 64,
         "required": False,
         "meaning": "Width of the vectors.",

@@ -299,7 +299,7 @@ def test_the_ledger_says_what_is_in_the_clear_and_what_counts() -> None:
         ({"low": 50.0, "high": 40.0}, "high"),
         ({"high": math.inf}, "high"),
         ({"high": math.nan}, "high"),
-        ({"low": 1e308}, "high"),
+        ({"low": 1e308}, "low"),
         ({"order": ("user", "usr")}, "order"),
         ({"order": ("user", "user")}, "order"),
         ({"order": ()}, "order"),

@@ -184,7 +184,7 @@ CLIPS = {1e40: "too large", 1e16: "too large", 1e-16: "too small", 1e-40: "too s
 @pytest.mark.parametrize("made", [Laplace, FedNews, Gaussian, APM])
 @pytest.mark.parametrize("clip", CLIPS, ids=str)
 def test_a_clip_that_float32_cannot_hold_is_refused(made: Any, clip: float) -> None:
-    words = f"{clip:g} is {CLIPS[clip]} for float32; give a number from 1e-15 to 1e+15"
+    words = f"{clip:g} is {CLIPS[clip]}; give a number from 1e-15 to 1e+15"
     with pytest.raises(BadInput, match=rf"^defence\.clip: {re.escape(words)}$"):
         made(clip=clip)
 
@@ -198,7 +198,7 @@ def test_a_clip_that_float32_cannot_hold_is_refused(made: Any, clip: float) -> N
         ({"scale": 1e-40}, f"scale: {LITTLE}; raise it, or lower the clip"),
         ({"clip": 1e15}, f"scale: {LITTLE}; raise it, or lower the clip"),
         ({"epsilon": 1e-300}, f"epsilon: {MUCH}; give a larger ε"),
-        ({"epsilon": 1e300}, f"epsilon: {LITTLE}; give a smaller ε"),
+        ({"epsilon": 1e30}, f"epsilon: {LITTLE}; give a smaller ε"),
     ],
     ids=str,
 )

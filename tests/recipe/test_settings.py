@@ -94,6 +94,7 @@ def test_what_fits(value: Any, annotation: Any, expected: Any) -> None:
         (float("inf"), float, "key: inf is no amount; give a finite number"),
         (float("nan"), float, "key: nan is no amount; give a finite number"),
         (10**400, float, "give a finite number"),
+        ([10**5000], str, "key: [10^5000] will not do; give text"),
         ("adm", Literal["sgd", "adam"], 'key: "adm" is not allowed; did you mean "adam"?'),
         (7, Literal["sgd", "adam"], 'key: 7 will not do; give one of "sgd", "adam"'),
         ([1, "x"], Sequence[int], 'key.1: "x" will not do; give a whole number'),

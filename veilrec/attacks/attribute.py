@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from torch import Tensor
 
 from veilrec.attack import Attack, Public, Seen, Task
 from veilrec.attacks.common import classifiers
 from veilrec.attacks.common.readings import Reading, read, refusal
+from veilrec.base.bounds import Bounds
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["AttributeInference"]
@@ -46,17 +47,16 @@ class AttributeInference(Attack):
     reads: Literal["updates", "parameters", "profile", "embeddings", "recovered", "withheld"] = "updates"
     parts: Sequence[str] = ()
     classifiers: Sequence[str] = ("logistic", "mlp", "boosting", "forest", "knn")
-    columns: int = 128
+    columns: Annotated[int, Bounds(1, 1_000_000)] = 128
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in self.classifiers:
             if name not in classifiers.CLASSIFIERS:
                 fix = nearest(name, classifiers.CLASSIFIERS)
                 raise BadInput("attack.classifiers", f'no classifier "{name}"', fix)
         if not self.classifiers:
             raise BadInput("attack.classifiers", "an empty list", "name at least one")
-        if self.columns < 1:
-            raise BadInput("attack.columns", f"{self.columns} columns", "give 1 or more")
 
     @property
     def family(self) -> str:

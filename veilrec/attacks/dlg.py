@@ -21,6 +21,7 @@ from veilrec.attack import Seen, Task
 from veilrec.attacks.common.gradients import Slopes, blocks, check, recorded, slopes, some_of
 from veilrec.attacks.common.heads import Head, OnGradient
 from veilrec.attacks.common.matching import LEAST, way_down
+from veilrec.base.bounds import Positive, Seed, Steps
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.errors import BadInput
@@ -84,18 +85,17 @@ class DLG(OnGradient):
     """
 
     part: str = "adversary"
-    steps: int = 300
-    lr: float = 0.1
-    starts: tuple[float, ...] = (0.1, 0.3, 1.0)
+    steps: Steps = 300
+    lr: Positive = 0.1
+    starts: tuple[Positive, ...] = (0.1, 0.3, 1.0)
     soft_label: bool = True
-    seed: int = 0
+    seed: Seed = 0
     kept: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise BadInput("attack.steps", f"{self.steps} steps", "give 1 or more")
-        if not self.starts or min(self.starts) <= 0:
-            raise BadInput("attack.starts", f"{list(self.starts)}", "give numbers above 0, at least one")
+        super().__post_init__()
+        if not self.starts:
+            raise BadInput("attack.starts", "an empty list", "give numbers above 0, at least one")
 
     def infer(self, seen: Seen, task: Task) -> Tensor:
         return self.reconstruct(seen, task).label.softmax(1).double()

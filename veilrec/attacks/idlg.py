@@ -10,6 +10,7 @@ training.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from veilrec.attack import Seen, Task
 from veilrec.attacks.common.gradients import check, recorded, slopes
 from veilrec.attacks.common.heads import Head, OnGradient
 from veilrec.attacks.common.matching import LEAST
+from veilrec.base.bounds import Bounds
 from veilrec.base.params import Params
 from veilrec.errors import BadInput
 
@@ -63,12 +65,11 @@ class iDLG(OnGradient):  # noqa: N801  # its paper writes it so
 
     part: str = "adversary"
     bias: bool = True
-    uploads: int = 1
+    uploads: Annotated[int, Bounds(1, 10_000)] = 1
     kept: bool = False
 
     def __post_init__(self) -> None:
-        if self.uploads < 1:
-            raise BadInput("attack.uploads", f"{self.uploads} uploads", "give 1 or more")
+        super().__post_init__()
         if self.kept and self.uploads > 1:
             raise BadInput("attack.uploads", "all that were kept are read", "leave it out")
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from veilrec.attack import Attack, Public, Seen, Task
+from veilrec.base.bounds import Positive, Steps, Width
 from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
 
@@ -50,16 +51,9 @@ class ItemNets(Attack):
 
     learns: ClassVar[bool] = True
 
-    hidden: int = 32
-    steps: int = 80
-    lr: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name, value in (("hidden", self.hidden), ("steps", self.steps)):
-            if value < 1:
-                raise BadInput(f"attack.{name}", f"{value}", "give 1 or more")
-        if not self.lr > 0:
-            raise BadInput("attack.lr", f"{self.lr}", "give a number above 0")
+    hidden: Width = 32
+    steps: Steps = 80
+    lr: Positive = 0.01
 
     @property
     def family(self) -> str:

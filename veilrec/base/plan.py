@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 
-from veilrec.base.steps import Rates, Stepper, every_rate
+from veilrec.base.bounds import Bounds, Many, Rounds, RoundsOrNone, hold
+from veilrec.base.steps import Rates, Stepper
 from veilrec.errors import BadInput
 
 __all__ = ["Forwards", "Plan"]
 
-Forwards = int | Literal["each", "all"]
+Forwards = Annotated[int, Bounds(2, 1_000_000_000)] | Literal["each", "all"]
 
 
 @dataclass(frozen=True)
@@ -53,47 +54,33 @@ class Plan:
             0 for no budget.
     """
 
-    rounds: int = 100
-    passes: int = 0
-    cohort: float = 1.0
+    rounds: Rounds = 100
+    passes: RoundsOrNone = 0
+    cohort: Annotated[float, Bounds(0, 1e9, above=True)] = 1.0
     order: Literal["sample", "deal"] = "sample"
     forwards: Forwards = "each"
-    epochs: int = 1
-    batch: int = 256
-    negatives: int = 4
+    epochs: Annotated[int, Bounds(1, 10_000)] = 1
+    batch: Many = 256
+    negatives: Annotated[int, Bounds(0, 10_000)] = 4
     optimiser: Literal["sgd", "adam"] = "sgd"
     lr: Rates = 0.1
-    evaluate_every: int = 10
-    patience: int = 0
-    chunk: int = 0
-    workers: int = 2
+    evaluate_every: Rounds = 10
+    patience: RoundsOrNone = 0
+    chunk: Annotated[int, Bounds(0, 1_000_000)] = 0
+    workers: Annotated[int, Bounds(1, 256)] = 2
     precision: Literal["float32", "float64"] = "float32"
     keeps: Literal["auto", "memory", "disk"] = "auto"
-    timeout: float = 60.0
-    budget: float = 0.0
+    timeout: Annotated[float, Bounds(2, 1e6)] = 60.0
+    budget: Annotated[float, Bounds(0, 1e9)] = 0.0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise BadInput(f"plan.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
-        if not (0 < self.cohort <= 1 or (self.cohort >= 2 and float(self.cohort).is_integer())):
+        hold(self, "plan")
+        if self.cohort > 1 and not (self.cohort >= 2 and float(self.cohort).is_integer()):
             fix = "give a number above 0 and up to 1, or a whole number of clients from 2"
             raise BadInput("plan.cohort", f"{self.cohort} is no share", fix)
         if self.passes and self.order == "sample" and self.cohort != 1:
             what = "cohorts that are drawn anew leave people out of a pass"
             raise BadInput("plan.order", what, 'set it to "deal", or count rounds')
-        if not isinstance(self.forwards, str) and self.forwards < 2:
-            what = f"a sum over {self.forwards} is an upload by itself"
-            raise BadInput("plan.forwards", what, 'give 2 or more, "each" or "all"')
-        if not 0 <= self.budget < float("inf"):
-            raise BadInput(
-                "plan.budget", f"{self.budget} is no ε", "give a number above 0, or 0 for no budget"
-            )
-        if not 2 <= self.timeout < float("inf"):
-            what = f"{self.timeout} s are too few to tell a slow process from a lost one"
-            raise BadInput("plan.timeout", what, "give 2 or more")
-        if not all(0 <= rate < float("inf") for rate in every_rate(self.lr)):
-            raise BadInput("plan.lr", f"{self.lr} is no learning rate", "give a finite number from 0 upwards")
 
     @property
     def dtype(self) -> torch.dtype:
@@ -141,14 +128,3 @@ MOST = 256  # devices in a chunk
 ON_GPU = 2048  # devices in a chunk on a GPU
 AT_ONCE_ON_GPU = 1 << 21  # events in a step there: some gigabytes, where a log is long
 HELD, HELD_ON_GPU = 1 << 24, 1 << 28  # values in the uploads of a chunk, where tables go up whole
-LEAST = {
-    "rounds": 1,
-    "passes": 0,
-    "epochs": 1,
-    "batch": 1,
-    "negatives": 0,
-    "evaluate_every": 1,
-    "patience": 0,
-    "chunk": 0,
-    "workers": 1,
-}

@@ -11,12 +11,13 @@ from typing import Literal
 
 from torch import Tensor
 
+from veilrec.base.bounds import Rate
 from veilrec.base.params import Params, part_of
 from veilrec.base.rows import along
 
 __all__ = ["Stepper", "every_rate", "rate_of"]
 
-Rates = float | Mapping[str, float]
+Rates = Rate | Mapping[str, Rate]
 
 
 def rate_of(rates: Rates, name: str) -> float:

@@ -63,6 +63,7 @@ def _list_papers(as_json: bool) -> None:
 
 def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
     """All that is known about an entry, for JSON."""
+    from veilrec.base.bounds import bounds_of
     from veilrec.recipe import catalogue
     from veilrec.recipe.settings import REQUIRED, describe, plain
 
@@ -70,6 +71,7 @@ def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
     told = {
         option: {
             "allowed": describe(o.annotation),
+            "bounds": str(bounds_of(o.annotation) or ""),
             "default": None if o.default is REQUIRED else plain(o.default),
             "required": o.default is REQUIRED,
             "meaning": o.doc,
@@ -123,7 +125,8 @@ def _options(options: Mapping[str, Any]) -> str:
             if option["default"] is None
             else shown(option["default"])
         )
-        lines.append(f"{name} = {default}")
+        bounds = f" ({option['bounds']})" if option["bounds"] else ""
+        lines.append(f"{name} = {default}{bounds}")
     return "\n".join(lines)
 
 

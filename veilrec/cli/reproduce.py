@@ -33,11 +33,13 @@ Datasets = Annotated[
     list[str] | None,
     typer.Option("--dataset", help="Of the paper; by default its first. Repeatable."),
 ]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many seeds: 0, 1, …")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, max=1000, help="How many seeds: 0, 1, …")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Where the runs lie; by default runs/PAPER.")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once, each in a process of its own.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=1, max=256, help="Runs at once, each in a process of its own.")
+]
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="METHOD", help="Run this method alone; repeatable.")
 ]

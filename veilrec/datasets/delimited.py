@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from veilrec.base.bounds import Border, Seed, bounded
 from veilrec.datasets.reading.archives import Archive, Source, is_zip, read
 from veilrec.datasets.reading.assemble import Log, Titles, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.columns import WORDS, column, guess, roles
@@ -72,6 +73,7 @@ class Reading:
     first: Sequence[Sequence[str]]
 
 
+@bounded("data")
 def csv(
     path: Path,
     *,
@@ -81,7 +83,7 @@ def csv(
     time: str | None = None,
     attributes: Path | None = None,
     attribute: Sequence[str] = (),
-    borders: Mapping[str, Sequence[float]] | None = None,
+    borders: Mapping[str, Sequence[Border]] | None = None,
     continuous: Sequence[str] = (),
     titles: Path | None = None,
     separator: str | None = None,
@@ -89,7 +91,7 @@ def csv(
     encoding: str | None = None,
     time_format: str | None = None,
     strict: bool = False,
-    split_seed: int = 0,
+    split_seed: Seed = 0,
 ) -> Interactions:
     r"""A log in a text file, plain, gzipped or alone in a zip.
 

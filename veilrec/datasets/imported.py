@@ -21,6 +21,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from veilrec.base.bounds import Seed, bounded
 from veilrec.base.files import sync_folder, writing
 from veilrec.base.locks import WAIT, locked
 from veilrec.base.plain import check_folder
@@ -37,7 +38,8 @@ ASIDE = ".old"  # ends the name of a dataset that makes room for another
 COLUMNS = ("user", "item", "rating", "time", "features")
 
 
-def imported(path: Path, *, split_seed: int = 0) -> Interactions:
+@bounded("data")
+def imported(path: Path, *, split_seed: Seed = 0) -> Interactions:
     """A dataset that ``veilrec data import`` stored.
 
     >>> from tempfile import TemporaryDirectory

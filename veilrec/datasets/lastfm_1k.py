@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from veilrec.base.bounds import Least, bounded
 from veilrec.datasets.common.lastfm import listened
 from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import read
@@ -30,7 +31,8 @@ PERSON: dict[str, Kind] = dict.fromkeys(("user_id", "gender", "age_group"), "tok
 STANDS_IN = "a cut of Last.fm-1K that stands in for LastFM-360K"
 
 
-def lastfm_1k(path: Path, *, least_of_user: int = 20, least_of_item: int = 10) -> Interactions:
+@bounded("data")
+def lastfm_1k(path: Path, *, least_of_user: Least = 20, least_of_item: Least = 10) -> Interactions:
     r"""Artists that 268 users of Last.fm played: a small stand-in for LastFM-360K.
 
     The files have 51,609 artists in 200,586 rows; the default core leaves all 268 users (155 men, 113 women),

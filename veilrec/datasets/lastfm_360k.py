@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veilrec.base.bounds import Age, Least, bounded
 from veilrec.datasets.common.lastfm import listened
 from veilrec.datasets.common.published import beginning, without_header
 from veilrec.datasets.reading.archives import Source
@@ -40,8 +41,9 @@ NAMELESS = "without an artist"
 CONTROL = re.compile(r"[\x00-\x20]+")
 
 
+@bounded("data")
 def lastfm_360k(
-    path: Path, *, ages: Sequence[int] = (21, 26), least_of_user: int = 51, least_of_item: int = 23
+    path: Path, *, ages: Sequence[Age] = (21, 26), least_of_user: Least = 51, least_of_item: Least = 23
 ) -> Interactions:
     r"""LastFM-360K as published, of users whose gender and age are known.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from veilrec.base.bounds import Age, Seed, bounded
 from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.reading.archives import files
 from veilrec.datasets.reading.people import Amounts, Attribute, amounts, binned, declared
@@ -29,8 +30,9 @@ RELEASE = Release(
 )
 
 
+@bounded("data")
 def ml_100k(
-    path: Path, *, ages: Sequence[int] = (35, 45), strict: bool = False, split_seed: int = 0
+    path: Path, *, ages: Sequence[Age] = (35, 45), strict: bool = False, split_seed: Seed = 0
 ) -> Interactions:
     r"""MovieLens-100K as published; ``age`` is in groups, ``age in years`` as it was given.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veilrec.base.bounds import Age, Seed, bounded
 from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.common.published import beginning
 from veilrec.datasets.reading.archives import files
@@ -35,8 +36,9 @@ RELEASE = Release(
 )
 
 
+@bounded("data")
 def ml_1m(
-    path: Path, *, ages: Sequence[int] = BANDS[1:], strict: bool = False, split_seed: int = 0
+    path: Path, *, ages: Sequence[Age] = BANDS[1:], strict: bool = False, split_seed: Seed = 0
 ) -> Interactions:
     r"""MovieLens-1M as published.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from veilrec.base.bounds import Border, Seed, bounded
 from veilrec.datasets.delimited import Options, Sources, from_reading, understood
 from veilrec.datasets.reading.archives import Archive, Files, Folder, is_zip
 from veilrec.datasets.reading.columns import ALIASES
@@ -17,14 +18,15 @@ from veilrec.interactions import Interactions
 __all__ = ["recbole"]
 
 
+@bounded("data")
 def recbole(
     path: Path,
     *,
     attribute: Sequence[str] = (),
-    borders: Mapping[str, Sequence[float]] | None = None,
+    borders: Mapping[str, Sequence[Border]] | None = None,
     continuous: Sequence[str] = (),
     strict: bool = False,
-    split_seed: int = 0,
+    split_seed: Seed = 0,
 ) -> Interactions:
     r"""The atomic files of one dataset.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veilrec.base.bounds import Age, Least, Seed, bounded
 from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
@@ -29,13 +30,14 @@ YOUNGEST, OLDEST = 15, 90  # years that are believed: the file has 0 and 117 as 
 KINDS: dict[str, Kind] = dict.fromkeys(("user_id", "item_id", "review_date", "body_type", "age"), "token")
 
 
+@bounded("data")
 def renttherunway(
     path: Path,
     *,
-    ages: Sequence[int] = (30, 40),
-    least_of_user: int = 5,
-    least_of_item: int = 5,
-    split_seed: int = 0,
+    ages: Sequence[Age] = (30, 40),
+    least_of_user: Least = 5,
+    least_of_item: Least = 5,
+    split_seed: Seed = 0,
 ) -> Interactions:
     r"""Garments rented by people whose body type is known.
 

@@ -8,9 +8,12 @@ grows with `leakage` and is 0 at ``leakage = 0``, where behaviour reveals nothin
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Bounds, Least, Many, Seed, Share, bounded
 from veilrec.base.keys import Keys, below
 from veilrec.base.rows import ragged, within
 from veilrec.datasets.common.fiction import titles
@@ -34,16 +37,17 @@ CHOOSY = 2.5  # how much users differ in taste
 BLOCK = 4_096  # users drawn at a time
 
 
+@bounded("data")
 def synthetic(
     *,
-    users: int = 300,
-    items: int = 200,
-    events: int | None = None,
-    least: int | None = None,
-    leakage: float = 0.7,
-    tastes: int = 6,
-    seed: int = 0,
-    split_seed: int = 0,
+    users: Annotated[int, Bounds(1, 10_000_000)] = 300,
+    items: Annotated[int, Bounds(4, 10_000_000)] = 200,
+    events: Many | None = None,
+    least: Least | None = None,
+    leakage: Share = 0.7,
+    tastes: Annotated[int, Bounds(1, 1_000)] = 6,
+    seed: Seed = 0,
+    split_seed: Seed = 0,
 ) -> Interactions:
     """A world with long-tailed users and films, three attributes with 2, 3 and 7 classes, and ages in years.
 
@@ -67,7 +71,7 @@ def synthetic(
     least = min(LEAST, max(1, items // 4)) if least is None else least
     most = min(MOST, items // 2)
     events = min(max(USUAL, least), (least + most) // 2) * users if events is None else events
-    _check(users, items, events, least, most, leakage, tastes)
+    _check(users, items, events, least, most)
     keys = Keys.seed(seed).fold("synthetic")
     attributes = {name: _classes(keys.fold(name), users, shares) for name, shares in CLASSES.items()}
     kind = keys.fold("kind").integers(tastes, items)
@@ -91,16 +95,8 @@ def synthetic(
     )
 
 
-def _check(users: int, items: int, events: int, least: int, most: int, leakage: float, tastes: int) -> None:
+def _check(users: int, items: int, events: int, least: int, most: int) -> None:
     """Refuse a world that cannot be."""
-    if users < 1:
-        raise BadInput("data.users", f"{users} users", "give at least 1")
-    if items < 4:
-        raise BadInput("data.items", f"{items} items", "give at least 4")
-    if not 0 <= leakage <= 1:
-        raise BadInput("data.leakage", f"{leakage} is not between 0 and 1", "0 is none, 1 is the most")
-    if tastes < 1:
-        raise BadInput("data.tastes", f"{tastes} tastes", "give at least 1")
     if not 1 <= least <= most:
         raise BadInput("data.least", f"{least} events a user", f"with {items} items, from 1 to {most}")
     if not users * least <= events <= users * most:

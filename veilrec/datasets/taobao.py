@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from veilrec.base.bounds import Least, Seed, bounded
 from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Files, files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
@@ -33,13 +34,14 @@ AGES = {str(level): f"level {level}" for level in range(7)}  # the years of a le
 PERSON: dict[str, Kind] = dict.fromkeys(("userid", "final_gender_code", "age_level"), "token")
 
 
+@bounded("data")
 def taobao(
     path: Path,
     *,
     items: Literal["ad", "category"] = "ad",
-    least_of_user: int = 10,
-    least_of_item: int = 5,
-    split_seed: int = 0,
+    least_of_user: Least = 10,
+    least_of_item: Least = 5,
+    split_seed: Seed = 0,
 ) -> Interactions:
     r"""Clicks of the Taobao display advertising data as published.
 

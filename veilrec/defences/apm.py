@@ -17,9 +17,10 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from veilrec.base.bounds import Positive
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.defences.noise.blurring import widen
-from veilrec.defences.noise.noisy import Noise, Noisy, check_amounts, every_row, values
+from veilrec.defences.noise.noisy import Clip, Noise, Noisy, every_row, values
 from veilrec.defences.noise.sampling import lattice
 from veilrec.errors import BadInput, nearest
 from veilrec.model import Device, Recommender
@@ -89,9 +90,9 @@ class APM(Noisy):
 
     leads: ClassVar[frozenset[str]] = frozenset({"on_upload"})
 
-    clip: float = 0.5
-    low: float = 30.0
-    high: float | None = None
+    clip: Clip = 0.5
+    low: Positive = 30.0
+    high: Positive | None = None
     order: Literal["section-5.7", "equation-11"] | tuple[str, ...] = "section-5.7"
     components: Mapping[str, str] = field(default_factory=dict)
     rows: Literal["touched", "all"] = "all"
@@ -100,12 +101,10 @@ class APM(Noisy):
     parts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_amounts(self.clip, None, None)
-        if not 0 < self.low < float("inf"):
-            raise BadInput("defence.low", f"{self.low} is no ε", "give a number above 0")
-        if not self.low <= self.most < float("inf"):
-            what = f"{self.most:g} is below low" if self.most < self.low else f"{self.most:g} is no ε"
-            raise BadInput("defence.high", what, f"give a finite number, {self.low:g} or more")
+        super().__post_init__()
+        if self.most < self.low:
+            what = f"{self.most:g} is below low"
+            raise BadInput("defence.high", what, f"give {self.low:g} or more")
         high = "low" if self.high is None else "high"
         for where, epsilon in (("low", self.low), (high, self.most)):
             lattice(2 * exact(self.clip) / exact(epsilon), exact(self.clip), f"defence.{where}")

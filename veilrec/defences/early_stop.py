@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from veilrec.base.bounds import RoundsOrNone, Share
 from veilrec.defence import Defence
 from veilrec.errors import BadInput
 from veilrec.protocol import State
@@ -45,17 +46,12 @@ class EarlyStop(Defence):
         target: End where the metric is this high; 0 for no such end.
     """
 
-    rounds: int | None = None
+    rounds: RoundsOrNone | None = None
     metric: str = "ndcg@10"
-    target: float = 0.0
+    target: Share = 0.0
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and self.rounds < 0:
-            raise BadInput(
-                "defence.rounds", f"{self.rounds} is too few", "give 1 or more, or 0 for no such end"
-            )
-        if not 0 <= self.target <= 1:
-            raise BadInput("defence.target", f"{self.target} is no metric", "give a number from 0 to 1")
+        super().__post_init__()
         if self.rounds == 0 and not self.target:
             raise BadInput("defence.rounds", "nothing ever ends training", "give rounds, or a target")
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Amount, Bounds, Many
 from veilrec.base.keys import Keys, normal_of
 from veilrec.base.params import Scope, part_of
 from veilrec.clients import Clients
@@ -70,17 +71,9 @@ class FDPMF(Defence):
             noise, as a device must that trusts no sum.
     """
 
-    epsilon: float = 1.0
-    sensitivity: float = 1.0
-    clients: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise BadInput("defence.epsilon", f"{self.epsilon} is no ε", "give a number above 0")
-        if not 0 <= self.sensitivity < math.inf:
-            raise BadInput("defence.sensitivity", f"{self.sensitivity} is no amount", "give 0 or more")
-        if self.clients < 1:
-            raise BadInput("defence.clients", f"{self.clients} is too few", "give 1 or more")
+    epsilon: Annotated[float, Bounds(0, math.inf, above=True)] = 1.0
+    sensitivity: Amount = 1.0
+    clients: Many = 1
 
     @property
     def scale(self) -> float:

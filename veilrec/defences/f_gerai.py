@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Amount, Bounds
 from veilrec.base.keys import Keys
 from veilrec.clients import Clients
 from veilrec.defence import Defence
@@ -73,20 +74,12 @@ class FGERAI(Defence):
             model reads none, there is nothing to blur, and stage 2 is all.
     """
 
-    epsilon: float = 1.0
-    objective_epsilon: float = 1.0
-    sensitivity: float = 1.0
-    ridge: float = 4.0
+    epsilon: Annotated[float, Bounds(0, math.inf, above=True)] = 1.0
+    objective_epsilon: Annotated[float, Bounds(0, math.inf, above=True)] = 1.0
+    sensitivity: Amount = 1.0
+    ridge: Amount = 4.0
     numbers: Literal["unbiased", "unit"] = "unit"
     features: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "objective_epsilon"):
-            if not getattr(self, name) > 0:
-                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no ε", "give a number above 0")
-        for name in ("sensitivity", "ridge"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
 
     @property
     def scale(self) -> float:

@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad
 
+from veilrec.base.bounds import Amount, RoundsOrNone, Width
 from veilrec.base.keys import Keys
 from veilrec.base.params import Part, Scope
 from veilrec.defence import Defence, guarded
@@ -89,27 +90,20 @@ class FedAU2(Defence):
             reveals nothing, except that there is a label.
     """
 
-    strength: float = 1.0
-    weight: float = 1.0
+    strength: Amount = 1.0
+    weight: Amount = 1.0
     trigger: Literal["sut", "continuous", "global", "pretrain"] = "sut"
-    pretrain: int = 0
-    tau: float = 1.0
+    pretrain: RoundsOrNone = 0
+    tau: Amount = 1.0
     head: Head = "dsvae"
-    variance: float = 2.0
-    hidden: int = 100
+    variance: Amount = 2.0
+    hidden: Width = 100
     each: Literal["round", "step"] = "round"
     attributes: Sequence[str] = ()
-    label_epsilon: float | None = None
+    label_epsilon: Amount | None = None
 
     def __post_init__(self) -> None:
-        for name in ("strength", "weight", "tau", "variance", "pretrain"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
-        if self.label_epsilon is not None and not 0 <= self.label_epsilon < math.inf:
-            fix = "give 0 or more, or leave it out for the true label"
-            raise BadInput("defence.label_epsilon", f"{self.label_epsilon} is no ε", fix)
-        if self.hidden < 1:
-            raise BadInput("defence.hidden", f"a width of {self.hidden}", "give 1 or more")
+        super().__post_init__()
         if bool(self.pretrain) != (self.trigger == "pretrain"):
             what = f'{self.pretrain} rounds, and the trigger is "{self.trigger}"'
             raise BadInput("defence.pretrain", what, 'give 1 or more with defence.trigger = "pretrain" alone')

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from veilrec.defences.noise.noisy import Noise, Noisy, check_amounts
+from veilrec.base.bounds import Amount, Positive
+from veilrec.defences.noise.noisy import Clip, Noise, Noisy, one_of
 from veilrec.defences.noise.sampling import lattice
 from veilrec.privacy.mechanism import exact, gaussian_ratio
 
@@ -59,16 +60,17 @@ class Gaussian(Noisy):
         parts: The parts that are blurred; empty for all that leave the device.
     """
 
-    clip: float = 0.5
-    scale: float | None = None
-    epsilon: float | None = None
+    clip: Clip = 0.5
+    scale: Amount | None = None
+    epsilon: Positive | None = None
     clip_by: Literal["value", "norm"] = "value"
     rows: Literal["touched", "all"] = "touched"
     what: Literal["weights", "change", "gradients"] = "weights"
     parts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_amounts(self.clip, self.scale, self.epsilon)
+        super().__post_init__()
+        one_of(self.scale, self.epsilon)
         if scale := self.noise.scale_of(""):
             lattice(scale, self.noise.clip, "defence.scale" if self.epsilon is None else "defence.epsilon")
 

@@ -15,7 +15,6 @@ that it is only collected unless `average_user` asks for the printed form.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,6 +23,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Amount, PartShare, RoundsOrNone, Width
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick, shares
 from veilrec.defence import Defence, HelperSteps, Posting, guarded
@@ -100,12 +100,12 @@ class PARD(Defence):
 
     leads: ClassVar[frozenset[str]] = frozenset({"helper_loss", "penalty"})
 
-    lambda_ir: float = 0.5
-    lambda_re: float = 0.5
-    warm_up: int = 0
+    lambda_ir: Amount = 0.5
+    lambda_re: Amount = 0.5
+    warm_up: RoundsOrNone = 0
     attributes: Sequence[str] = ()
-    public_share: float = 0.2
-    head: Sequence[int] = (64, 32)
+    public_share: PartShare = 0.2
+    head: Sequence[Width] = (64, 32)
     join: Literal["concatenate", "add"] = "concatenate"
     average_user: bool = False
     fp: Literal["public", "both"] = "public"
@@ -114,14 +114,9 @@ class PARD(Defence):
     reference: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("lambda_ir", "lambda_re", "warm_up"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadInput(f"defence.{name}", f"{getattr(self, name)} is no amount", "give 0 or more")
-        if not 0 < self.public_share <= 1:
-            what = f"{self.public_share} is no share"
-            raise BadInput("defence.public_share", what, "give a number above 0 and up to 1")
-        if min(self.head, default=0) < 1:
-            raise BadInput("defence.head", f"{list(self.head)} are no widths", "give numbers from 1 upwards")
+        super().__post_init__()
+        if not self.head:
+            raise BadInput("defence.head", "an empty list", "give at least one width")
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]

@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from veilrec.base.bounds import Amount, Positive, Width
 from veilrec.base.params import Part, Scope
 from veilrec.defence import Defence, HelperSteps, guarded
 from veilrec.defences.common.adversary import mean_over, part_named
 from veilrec.defences.common.split import Perceptron, perceive
-from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
 
 __all__ = ["UCFedRec"]
@@ -68,22 +68,10 @@ class UCFedRec(Defence):
         attributes: Attributes to protect; empty for all that the data has.
     """
 
-    strength: float = 1.0
-    hidden: tuple[int, ...] = (64, 64)
-    lr: float = 0.1
+    strength: Amount = 1.0
+    hidden: tuple[Width, ...] = (64, 64)
+    lr: Positive = 0.1
     attributes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.strength < math.inf:
-            raise BadInput(
-                "defence.strength", f"{self.strength} is no weight", "give a number from 0 upwards"
-            )
-        if not 0 < self.lr < math.inf:
-            raise BadInput("defence.lr", f"{self.lr} is no learning rate", "give a number above 0")
-        if any(width < 1 for width in self.hidden):
-            raise BadInput(
-                "defence.hidden", f"widths {list(self.hidden)}", "give whole numbers from 1 upwards"
-            )
 
     @property
     def helpers(self) -> HelperSteps:  # type: ignore[override]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Bounds, hold
 from veilrec.base.keys import Keys, below
 from veilrec.base.rows import starts, within
 from veilrec.clients import Clients
@@ -35,24 +36,19 @@ class Evaluation:
             is looked at before the end, and the last round is what is tested: choose `plan.rounds` elsewhere.
     """
 
-    candidates: int = 0
+    candidates: Annotated[int, Bounds(0, 10_000_000)] = 0
     metrics: tuple[str, ...] = ("hr", "ndcg", "mrr", "precision", "recall")
-    ks: tuple[int, ...] = (5, 10, 20)
+    ks: tuple[Annotated[int, Bounds(1, 1_000_000)], ...] = (5, 10, 20)
     select: str = "ndcg@10"
     validation: bool = True
 
     def __post_init__(self) -> None:
+        hold(self, "evaluation")
         for name in self.metrics:
             if name not in METRICS:
                 raise BadInput("evaluation.metrics", f'no metric "{name}"', nearest(name, METRICS))
-        if self.candidates < 0:
-            raise BadInput(
-                "evaluation.candidates", f"{self.candidates} items", "give a number, or 0 for all of them"
-            )
-        if not self.ks or min(self.ks) < 1:
-            raise BadInput(
-                "evaluation.ks", f"lengths {list(self.ks)}", "give at least one number from 1 upwards"
-            )
+        if not self.ks:
+            raise BadInput("evaluation.ks", "an empty list", "give at least one number from 1 upwards")
         known = [f"{name}@{k}" for name in self.metrics for k in self.ks]
         if self.select not in known:
             raise BadInput("evaluation.select", f'no metric "{self.select}"', nearest(self.select, known))

@@ -7,16 +7,15 @@ the paper that it names, which is `apm`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from veilrec.base.bounds import Amount
 from veilrec.base.keys import Keys
 from veilrec.base.params import part_of
 from veilrec.eraser import VectorEraser
-from veilrec.errors import BadInput
 
 __all__ = ["GaussianPosthoc"]
 
@@ -40,12 +39,7 @@ class GaussianPosthoc(VectorEraser):
             0.12 on the encoder of FedVAE and 0.1 on the residuals of FedRAP.
     """
 
-    parts: Mapping[str, float] = field(default_factory=lambda: {"user": 1.0})
-
-    def __post_init__(self) -> None:
-        for name, scale in self.parts.items():
-            if not 0 <= scale < math.inf:
-                raise BadInput(f"eraser.parts.{name}", f"{scale} is no deviation", "give 0 or more")
+    parts: Mapping[str, Amount] = field(default_factory=lambda: {"user": 1.0})
 
     @property
     def changes(self) -> Collection[str]:

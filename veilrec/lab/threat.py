@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from veilrec.attack import GRANTS
+from veilrec.base.bounds import Bounds, hold
 from veilrec.base.keys import Keys
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["CONSENTING", "Known", "Threat", "known_from"]
 
-Known = float | Literal["consenting"]
+Known = Annotated[float, Bounds(0, 1, above=True, below=True)] | Literal["consenting"]
 CONSENTING: Literal["consenting"] = "consenting"
 
 
@@ -54,25 +55,23 @@ class Threat:
     known: Known = 0.2
     stratified: bool = True
     balanced: bool = False
-    repeats: int = 1
-    folds: int = 3
+    repeats: Annotated[int, Bounds(1, 1_000)] = 1
+    folds: Annotated[int, Bounds(2, 100)] = 3
     selection: Literal["last", "validation", "oracle"] = "last"
     grants: Sequence[str] = ()
     by_part: bool = True
     membership: bool = True
-    resamples: int = 500
-    permutations: int = 999
+    resamples: Annotated[int, Bounds(100, 100_000)] = 500
+    permutations: Annotated[int, Bounds(99, 1_000_000)] = 999
     also: Sequence[str] = ()
     own: bool = True
     along: str = ""
 
     def __post_init__(self) -> None:
-        if self.known != CONSENTING and (isinstance(self.known, str) or not 0 < self.known < 1):
+        hold(self, "threat")
+        if isinstance(self.known, str) and self.known != CONSENTING:
             fix = f'give a number between 0 and 1, or "{CONSENTING}"'
             raise BadInput("threat.known", f"{self.known} is no share", fix)
-        for name, least in (("repeats", 1), ("folds", 2), ("resamples", 100), ("permutations", 99)):
-            if getattr(self, name) < least:
-                raise BadInput(f"threat.{name}", f"{getattr(self, name)} is too few", f"give {least} or more")
         if not self.own and not self.also:
             raise BadInput("threat.own", "nobody attacks", "name protocols in `also`, or set it to true")
         for grant in self.grants:

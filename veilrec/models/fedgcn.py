@@ -14,12 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from veilrec.base.bounds import Width
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Part, Scope, part_of
 from veilrec.base.rows import pick, shares
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.common.layers import LOSSES, Dense, check_widths, known_products, perceptron
+from veilrec.models.common.layers import LOSSES, Dense, check_head, known_products, perceptron
 
 __all__ = ["FedGCN"]
 
@@ -79,13 +80,13 @@ class FedGCN(Recommender):
         n_seats: int = 1,
         *,
         n_features: int = 0,
-        dim: int = 64,
-        head: Sequence[int] = (64,),
+        dim: Width = 64,
+        head: Sequence[Width] = (64,),
         objective: Literal["bce", "bpr"] = "bce",
         start: Literal["small", "normal"] = "small",
     ) -> None:
         super().__init__()
-        check_widths(dim=dim, head=min(head, default=0))
+        check_head(head)
         self.dim, self.objective, self.normal, self.n_seats = (
             dim,
             LOSSES[objective],

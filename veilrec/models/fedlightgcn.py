@@ -18,11 +18,10 @@ from typing import Literal
 
 from torch import Tensor
 
+from veilrec.base.bounds import Scales, ShareBelowOne, Width
 from veilrec.base.params import Params
 from veilrec.base.rows import shares, thinned
-from veilrec.base.steps import Rates
 from veilrec.clients import Batch
-from veilrec.errors import BadInput
 from veilrec.model import Device
 from veilrec.models.common.layers import asked
 from veilrec.models.fedmf import FedMF
@@ -72,18 +71,15 @@ class FedLightGCN(FedNCF):
         n_items: int,
         n_seats: int = 1,
         *,
-        dim: int = 64,
-        head: Sequence[int] = (),
+        dim: Width = 64,
+        head: Sequence[Width] = (),
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
-        scale: Rates = 0.01,
+        scale: Scales = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
-        edge_dropout: float = 0.0,
+        edge_dropout: ShareBelowOne = 0.0,
     ) -> None:
-        if not 0 <= edge_dropout < 1:
-            fix = "give a number from 0 up to below 1"
-            raise BadInput("model.edge_dropout", f"{edge_dropout} is no share", fix)
         build = partial(FedNCF.__init__, head=head, sharing=sharing) if head else FedMF.__init__
         self.layers: list[str] = []
         build(self, n_items, n_seats, dim=dim, objective=objective, user=user, scale=scale)

@@ -10,12 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.bounds import Scales, Width
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick
-from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.common.layers import LOSSES, check_scale, check_widths, rows_of
+from veilrec.models.common.layers import LOSSES, rows_of
 
 __all__ = ["FedMF"]
 
@@ -43,14 +43,13 @@ class FedMF(Recommender):
         n_items: int,
         n_seats: int = 1,
         *,
-        dim: int = 64,
+        dim: Width = 64,
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
-        scale: Rates = 0.01,
+        scale: Scales = 0.01,
     ) -> None:
         super().__init__()
-        check_widths(dim=dim)
-        self.scale = check_scale(scale)
+        self.scale = scale
         self.parts = {"user": Part(Scope(user), rows="user"), "item": Part(Scope.SHARED, rows="item")}
         self.dim = dim
         self.objective = LOSSES[objective]

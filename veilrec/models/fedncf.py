@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from veilrec.base.bounds import Scales, Width, WidthOrNone
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick
-from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.model import Device
-from veilrec.models.common.layers import Dense, check_widths, known_products, perceptron
+from veilrec.models.common.layers import Dense, check_head, known_products, perceptron
 from veilrec.models.fedmf import FedMF
 
 __all__ = ["FedNCF"]
@@ -61,16 +61,16 @@ class FedNCF(FedMF):
         n_seats: int = 1,
         *,
         kind: Literal["mlp", "neumf"] = "mlp",
-        dim: int = 64,
-        head: Sequence[int] = (64, 32),
-        tower_dim: int = 0,
+        dim: Width = 64,
+        head: Sequence[Width] = (64, 32),
+        tower_dim: WidthOrNone = 0,
         objective: Literal["bce", "bpr"] = "bce",
         user: Literal["private", "exposed"] = "private",
-        scale: Rates = 0.01,
+        scale: Scales = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
     ) -> None:
-        check_widths(dim=dim, tower_dim=tower_dim or dim, head=min(head, default=0))
+        check_head(head)
         super().__init__(n_items, n_seats, dim=dim, objective=objective, user=user, scale=scale)
         self.neumf, self.personal = kind == "neumf", personal
         self.users, self.items = ("mlp_user", "mlp_item") if self.neumf else ("user", "item")

@@ -27,12 +27,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.bounds import Scales, Width, WidthOrNone
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Part, Scope
-from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.common.layers import asked, bce, check_scale, check_widths
+from veilrec.models.common.layers import asked, bce
 from veilrec.models.pfedrec import Score
 
 __all__ = ["FedRAP"]
@@ -73,16 +73,13 @@ class FedRAP(Recommender):
         n_items: int,
         n_seats: int = 1,
         *,
-        dim: int = 32,
+        dim: Width = 32,
         variant: Literal["fedau2", "original"] = "fedau2",
-        project: int = 0,
-        scale: Rates = 0.01,
+        project: WidthOrNone = 0,
+        scale: Scales = 0.01,
     ) -> None:
         super().__init__()
-        check_widths(dim=dim)
-        if project:
-            check_widths(project=project)
-        self.scale = check_scale(scale)
+        self.scale = scale
         self.apart = APART[variant]
         alone = variant == "original"
         score = Part(Scope.PRIVATE, rows="user", shared_init=True) if alone else Part(Scope.SHARED)

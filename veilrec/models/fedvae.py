@@ -6,17 +6,17 @@ Liang et al., "Variational Autoencoders for Collaborative Filtering", WWW 2018 (
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Amount, Bounds, ShareBelowOne, Width
 from veilrec.base.keys import Keys, uniform_of
 from veilrec.base.params import Part, Scope
 from veilrec.clients import Batch
-from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
-from veilrec.models.common.layers import Dense, bags, check_widths, whole_rows
+from veilrec.models.common.layers import Dense, bags, whole_rows
 
 __all__ = ["FedVAE"]
 
@@ -58,19 +58,14 @@ class FedVAE(Recommender):
         n_items: int,
         n_seats: int = 1,
         *,
-        hidden: int = 600,
-        dim: int = 200,
-        dropout: float = 0.5,
-        beta: float = 0.2,
-        anneal: int = 0,
+        hidden: Width = 600,
+        dim: Width = 200,
+        dropout: ShareBelowOne = 0.5,
+        beta: Amount = 0.2,
+        anneal: Annotated[int, Bounds(0, 1_000_000_000)] = 0,
         per: Literal["user", "item"] = "user",
     ) -> None:
         super().__init__()
-        check_widths(hidden=hidden, dim=dim)
-        if not 0 <= dropout < 1:
-            raise BadInput("model.dropout", f"{dropout} is no share", "give a number from 0 up to below 1")
-        if beta < 0 or anneal < 0:
-            raise BadInput("model.beta", f"{beta} after {anneal} rounds", "give numbers from 0 upwards")
         self.n_items, self.n_seats, self.dim = n_items, n_seats, dim
         self.dropout, self.beta, self.anneal, self.per = dropout, beta, anneal, per
         self.encoder, self.latent = Dense(n_items, hidden), Dense(hidden, 2 * dim)

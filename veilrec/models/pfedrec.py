@@ -20,12 +20,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from veilrec.base.bounds import Scales, Width
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Part, Scope
-from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
-from veilrec.models.common.layers import asked, bce, check_scale, check_widths, rows_of
+from veilrec.models.common.layers import asked, bce, rows_of
 
 __all__ = ["PFedRec"]
 
@@ -73,13 +73,12 @@ class PFedRec(Recommender):
         n_items: int,
         n_seats: int = 1,
         *,
-        dim: int = 32,
-        scale: Rates = 0.01,
+        dim: Width = 32,
+        scale: Scales = 0.01,
         personal: bool = True,
     ) -> None:
         super().__init__()
-        check_widths(dim=dim)
-        self.scale = check_scale(scale)
+        self.scale = scale
         score = Part(Scope.PRIVATE, rows="user", shared_init=True)
         self.parts = {"score": score, "item": Part(Scope.SHARED, rows="item")}
         self.dim, self.personal = dim, personal

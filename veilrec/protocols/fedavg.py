@@ -7,14 +7,14 @@ Every recommender named "Fed…" is a model run by this file.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Amount
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.base.rows import along
@@ -72,14 +72,11 @@ class FedAvg(Protocol):
     weigh: Literal["clients", "touched", "examples"] = "clients"
     server: Literal["none", "sgd", "adam"] = "none"
     server_lr: Rates = 1.0
-    server_halves: Rates = 0.0
+    server_halves: Amount | Mapping[str, Amount] = 0.0
 
     def __post_init__(self) -> None:
-        rounds = every_rate(self.server_halves)
-        if not all(0 <= some < math.inf for some in rounds):
-            what = f"{self.server_halves} is no number of rounds"
-            raise BadInput("protocol.server_halves", what, "give 0 or more")
-        if self.server == "none" and any(rounds):
+        super().__post_init__()
+        if self.server == "none" and any(every_rate(self.server_halves)):
             fix = 'set protocol.server to "sgd" or "adam"'
             raise BadInput("protocol.server_halves", "a server that only averages has no rate", fix)
         if self.sends == "gradients" and self.server == "none":

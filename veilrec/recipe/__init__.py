@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recipe"]
 
+CELLS = 10_000  # of a sweep, seeds and all: each is checked before the first one runs
 LONGEST = 150  # letters of a cell's name, which names a folder
 
 
@@ -119,6 +121,8 @@ class Recipe:
         sweep = self.values.get("sweep", {})
         if not sweep and "seeds" not in self.values:
             return [Cell(f"seed={self.values['seed']}", {"seed": self.values["seed"]}, self)]
+        if (many := math.prod(map(len, sweep.values())) * len(self.seeds)) > CELLS:
+            raise BadInput("sweep", f"makes {many:,} runs", f"give choices for at most {CELLS:,}")
         cells = []
         for chosen in itertools.product(*sweep.values()):
             for seed in self.seeds:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from veilrec.base.bounds import Bounds, Seed, Share
 from veilrec.base.plan import Plan
 from veilrec.datasets.common import places
 from veilrec.datasets.imported import imported
@@ -22,13 +23,13 @@ __all__ = ["DATA", "LISTED", "PLAIN", "SECTIONS", "dataset", "resolve", "rest"]
 Values = dict[str, Any]
 Base = Callable[[str], Path]  # the folder that a relative path under a key starts from
 
-TOP = {"seed": Option(int, 0), "seeds": Option(Sequence[int], ())}
+TOP = {"seed": Option(Seed, 0), "seeds": Option(Sequence[Seed], ())}
 DATA = {
     "name": Option(str, "synthetic"),
     "path": Option(Path | None, None),
-    "consent": Option(float | Mapping[str, float], 0.0),
-    "silos": Option(int, 0),
-    "split_seed": Option(int, 0),
+    "consent": Option(Share | Mapping[str, Share], 0.0),
+    "silos": Option(Annotated[int, Bounds(0, 10_000_000)], 0),
+    "split_seed": Option(Seed, 0),
     "balance": Option(str, ""),  # an attribute: as many users of each of its classes
     "include_private_features": Option(bool, False),
 }
@@ -50,7 +51,6 @@ SECTIONS = (
     "sweep",
     "plugin",
 )
-LARGEST_SEED = 2**63 - 1
 
 
 def resolve(
@@ -107,11 +107,6 @@ def _seeds(raw: Mapping[str, Any]) -> Values:
     seeds = given.get("seeds", (given.get("seed", 0),))
     if not seeds:
         raise BadInput("seeds", "an empty list", "name at least one seed, as in [0, 1, 2]")
-    for seed in seeds:
-        if not 0 <= seed <= LARGEST_SEED:
-            raise BadInput(
-                "seeds" if "seeds" in given else "seed", f"{seed} is no seed", "give 0 or more, below 2⁶³"
-            )
     if len(set(seeds)) < len(seeds):
         raise BadInput("seeds", "the same seed twice", "name each seed once")
     return {"seeds": list(seeds)} if "seeds" in given else {"seed": seeds[0]}
@@ -165,18 +160,7 @@ def _data(table: Mapping[str, Any], base: Base, data_dir: Path | None, has_data:
     chosen = _rooted(fit("data", table, options, label), "data", base)
     if "path" in chosen and "path" not in inspect.signature(entry).parameters:
         raise BadInput("data.path", f"{label} reads no file", "remove it")
-    if chosen.get("silos", 0) < 0:
-        raise BadInput("data.silos", f"{chosen['silos']} silos", "give a number, or 0 for one user a client")
-    _check_consent(chosen.get("consent", 0.0))
     return {**defaults(options), **plain(chosen), "name": label}
-
-
-def _check_consent(consent: float | Mapping[str, float]) -> None:
-    shares = consent if isinstance(consent, Mapping) else {"": consent}
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            where = f"data.consent.{name}" if name else "data.consent"
-            raise BadInput(where, f"{share} is no share", "give a number from 0 to 1")
 
 
 def dataset(name: str, data_dir: Path | None) -> tuple[catalogue.Entry, Path | None]:

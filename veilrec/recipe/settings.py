@@ -10,13 +10,15 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
+from veilrec.base.bounds import bounds_of, check, check_length, hints_of, kind_of, short
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["REQUIRED", "Option", "defaults", "describe", "fit", "fitted", "options_of", "plain", "shown"]
 
 REQUIRED: Any = inspect.Parameter.empty
+LARGE = 10**18  # whole numbers beyond are not written out: Python refuses to, where they are very long
 LISTS = (Sequence, Collection, tuple, list, frozenset, set)
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
 
@@ -35,13 +37,7 @@ def options_of(target: Callable[..., Any], without: Collection[str] = ()) -> dic
     Raises:
         BadInput: Where an annotation names something that does not exist at run time.
     """
-    function = target.__init__ if inspect.isclass(target) else target
-    told = meanings(inspect.getdoc(target) or "")
-    try:
-        hints = get_type_hints(function)
-    except NameError as error:
-        what = f"an annotation cannot be read: {error}"
-        raise BadInput(getattr(target, "__name__", str(target)), what, "import it at run time") from error
+    told, hints = meanings(inspect.getdoc(target) or ""), hints_of(target)
     made = {f.name: f for f in dataclasses.fields(target)} if dataclasses.is_dataclass(target) else {}
     found = {}
     for name, parameter in inspect.signature(target).parameters.items():
@@ -92,16 +88,19 @@ def fitted(where: str, value: Any, annotation: Any) -> Any:
     Raises:
         BadInput: Saying what is allowed.
     """
-    narrow_first = sorted(_alternatives(annotation), key=lambda member: member is float)
-    chosen = next((member for member in narrow_first if _accepts(member, value)), None)
-    if chosen is None:
+    narrow_first = sorted(_alternatives(annotation), key=lambda member: kind_of(member) is float)
+    fits = next((member for member in narrow_first if _accepts(kind_of(member), value)), None)
+    if fits is None:
         raise BadInput(where, f"{shown(value)} will not do", f"give {describe(annotation)}")
-    if chosen is Any or chosen in (int, bool, str):
+    chosen = kind_of(fits)
+    if chosen in (int, float):
+        number = _finite(where, value) if chosen is float else value
+        check(where, number, fits)
+        return number
+    if chosen is Any or chosen in (bool, str):
         return value
     if chosen is Path:
         return Path(value)
-    if chosen is float:
-        return _finite(where, value)
     if get_origin(chosen) is Literal:
         return _literal(where, value, get_args(chosen))
     if inspect.isclass(chosen) and dataclasses.is_dataclass(chosen):
@@ -150,6 +149,7 @@ def _literal(where: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _list(where: str, value: Collection[Any], annotation: Any) -> Any:
+    check_length(where, value)
     inner = get_args(annotation)
     if get_origin(annotation) is tuple and Ellipsis not in inner:
         if len(value) != len(inner):
@@ -162,6 +162,7 @@ def _list(where: str, value: Collection[Any], annotation: Any) -> Any:
 
 
 def _mapping(where: str, value: Mapping[str, Any], annotation: Any) -> dict[str, Any]:
+    check_length(where, value)
     kind = (get_args(annotation) or (str, Any))[1]
     return {name: fitted(f"{where}.{name}", entry, kind) for name, entry in value.items()}
 
@@ -171,8 +172,10 @@ def describe(annotation: Any) -> str:
     members = _alternatives(annotation)
     if len(members) > 1:
         return " or ".join(describe(member) for member in members)
-    kind, inner = members[0], get_args(members[0])
-    origin = get_origin(kind) or kind
+    kind, bounds = kind_of(members[0]), bounds_of(members[0])
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if bounds is not None:
+        return f"{WORDS.get(kind, 'a number')} {bounds}"
     if origin is Literal:
         return "one of " + ", ".join(shown(value) for value in inner)
     if origin in LISTS:
@@ -186,6 +189,8 @@ def shown(value: Any) -> str:
     """A value as a recipe would write it, cut short where it is long."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int) and abs(value) >= LARGE:
+        return short(value)
     if isinstance(value, list | tuple):
         text = f"[{', '.join(shown(entry) for entry in value)}]"
     elif isinstance(value, Mapping):

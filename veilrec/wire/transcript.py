@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import RoundsOrNone, hold
 from veilrec.base.params import Rows, part_of
 from veilrec.base.rows import padded, within
 from veilrec.base.tensors import Reader
@@ -36,11 +37,10 @@ class Record:
     """
 
     parts: tuple[str, ...] = ()
-    last: int = 0
+    last: RoundsOrNone = 0
 
     def __post_init__(self) -> None:
-        if self.last < 0:
-            raise BadInput("record.last", f"{self.last} rounds", "give a number from 0 upwards")
+        hold(self, "record")
 
     def chosen(self, schema: Schema) -> set[str]:
         """The names of an upload that are written down."""

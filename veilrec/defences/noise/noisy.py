@@ -15,12 +15,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from veilrec.base.bounds import Bounds
 from veilrec.base.params import Message, Rows, part_of
 from veilrec.base.rows import along
 from veilrec.defence import Defence
@@ -31,9 +32,9 @@ from veilrec.model import Device, Recommender
 from veilrec.privacy.mechanism import Mechanism
 from veilrec.protocol import Protocol
 
-__all__ = ["Noise", "check_amounts"]
+__all__ = ["Clip", "Noise", "one_of"]
 
-LEAST, MOST = 1e-15, 1e15  # a clip: weights are multiplied and squared in float32 wherever they go
+Clip = Annotated[float, Bounds(1e-15, 1e15)]  # weights are multiplied and squared in float32 wherever they go
 BELOW = 1 - 2.0**-20  # a clipped norm is a little shorter than its bound, so that rounding keeps it within
 
 
@@ -221,20 +222,7 @@ def bound(clip: Fraction, dtype: torch.dtype) -> float:
     return float(torch.nextafter(nearest_one, torch.zeros_like(nearest_one)))
 
 
-def check_amounts(clip: float, scale: float | None, epsilon: float | None) -> None:
-    """Refuse bounds and scales that mean nothing; whether they go together is for `lattice` to say.
-
-    Raises:
-        BadInput: Naming the option.
-    """
-    if not 0 < clip < math.inf:
-        raise BadInput("defence.clip", f"{clip} is no bound", "give a number above 0")
-    if not LEAST <= clip <= MOST:
-        what = f"{clip:g} is too {'large' if clip > MOST else 'small'} for float32"
-        raise BadInput("defence.clip", what, f"give a number from {LEAST:g} to {MOST:g}")
+def one_of(scale: float | None, epsilon: float | None) -> None:
+    """Refuse two numbers that both say how much noise there is."""
     if scale is not None and epsilon is not None:
         raise BadInput("defence.epsilon", "there is a scale as well", "keep one of the two")
-    if scale is not None and not 0 <= scale < math.inf:
-        raise BadInput("defence.scale", f"{scale} is no scale", "give 0 or more")
-    if epsilon is not None and not 0 < epsilon < math.inf:
-        raise BadInput("defence.epsilon", f"{epsilon} is no ε", "give a number above 0")

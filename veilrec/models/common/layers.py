@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from veilrec.base.rows import pick, starts
-from veilrec.base.steps import Rates
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
 
@@ -161,22 +159,10 @@ def asked(score: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     return found[:, :b], found[:, b:].reshape(c, b, q)
 
 
-def check_widths(**widths: int) -> None:
-    """Refuse vectors of no width, by the name of the option."""
-    for name, width in widths.items():
-        if width < 1:
-            raise BadInput(f"model.{name}", f"{width} is no width", "give a whole number from 1 upwards")
-
-
-def check_scale(scale: Rates) -> Rates:
-    """The standard deviations of fresh vectors, one for all or by part; refused where not above 0."""
-    by_part = (
-        {f".{part}": some for part, some in scale.items()} if isinstance(scale, Mapping) else {"": scale}
-    )
-    for where, some in by_part.items():
-        if not 0 < some < math.inf:
-            raise BadInput(f"model.scale{where}", f"{some} is no standard deviation", "give a number above 0")
-    return scale
+def check_head(head: Sequence[int]) -> None:
+    """Refuse a perceptron without any layer."""
+    if not head:
+        raise BadInput("model.head", "an empty list", "give at least one width")
 
 
 def bce(touched: Tensor, untouched: Tensor, weight: Tensor) -> Tensor:
