@@ -20,7 +20,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"errors"},
     {"base"},
     {"base/scratch", "base/steps", "base/tensors", "interactions", "metrics", "privacy/mechanism"},
-    {"base/plan", "clients"},
+    {"base/draws", "base/plan", "clients"},
     {"engine/devices/shelf", "wire/codec"},
     {"engine/devices/store", "wire/uploads"},
     {"examples"},

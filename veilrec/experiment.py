@@ -20,7 +20,7 @@ from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
-from veilrec.eraser import VectorEraser
+from veilrec.eraser import AttributeEraser, Eraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
@@ -32,6 +32,7 @@ from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
+from veilrec.runs.erasing import request_of
 from veilrec.runs.fingerprint import describe, fingerprint
 from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.session import Session
@@ -93,7 +94,7 @@ class Experiment:
     split_seed: Seed = 0
     include_private_features: bool = False
     device: str = "cpu"
-    erasers: Sequence[VectorEraser] = ()
+    erasers: Sequence[Eraser] = ()
 
     def __post_init__(self) -> None:
         hold(self, "experiment")
@@ -130,6 +131,8 @@ class Experiment:
         _check_drawn(federation)
         for eraser in self.erasers:
             eraser.check(federation.model)
+            if isinstance(eraser, AttributeEraser):
+                request_of(self.data, eraser)
         return federation
 
     def settings(self) -> dict[str, Any]:

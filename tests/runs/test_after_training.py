@@ -23,8 +23,10 @@ from veilrec.base.params import Params
 from veilrec.base.plan import Plan
 from veilrec.defence import Defence, Posting, chain
 from veilrec.defences.laplace import Laplace
-from veilrec.eraser import VectorEraser
+from veilrec.eraser import AttributeEraser, VectorEraser
 from veilrec.erasers.gaussian_posthoc import GaussianPosthoc
+from veilrec.erasers.leace import LEACE
+from veilrec.erasers.leace_null import LeaceNull
 from veilrec.errors import BadInput, ClientFailed, Interrupted
 from veilrec.experiment import Experiment
 from veilrec.lab.threat import Threat
@@ -33,6 +35,7 @@ from veilrec.models.fedmf import FedMF
 from veilrec.privacy.ledger import Ledger
 from veilrec.protocol import State
 from veilrec.runs import folder
+from veilrec.runs.erasing import applied
 from veilrec.runs.recorder import Recorder
 from veilrec.wire.codec import Spec
 from veilrec.wire.transcript import PROBE, Record, Transcript
@@ -84,6 +87,49 @@ def test_erasers_draw_each_its_own_numbers_and_none_of_those_of_training() -> No
 def test_an_eraser_of_a_part_that_is_not_there_is_refused_before_any_work() -> None:
     with pytest.raises(BadInput, match="item"):
         Experiment(checkerboard(), MODEL, erasers=[GaussianPosthoc({"itm": 1.0})]).federation()
+
+
+def erased_run(eraser: AttributeEraser, out: Path, seats: int = 0) -> tuple[Params, Tensor, Experiment]:
+    """What devices hold after a run with an eraser, and the label of each, as a run directory has them."""
+    plan = Plan(rounds=3, evaluate_every=1, lr=0.1, optimiser="adam")
+    experiment = Experiment(checkerboard(40), MODEL, erasers=[eraser], plan=plan, silos=seats)
+    experiment.run(out)
+    run = folder.load_run(out)
+    federation = experiment.federation()
+    run.state(federation)
+    fleet = federation.fleet.gather()
+    seats_of = fleet.clients.seats
+    held = fleet.devices.get(torch.arange(len(seats_of)))
+    return held, run.data.attributes["gender"][seats_of], experiment
+
+
+@pytest.mark.parametrize("silos", [0, 4], ids=["phones", "silos"])
+def test_a_run_forgets_an_attribute_and_how_its_vectors_were_stepped(tmp_path: Path, silos: int) -> None:
+    held, gender, _ = erased_run(LEACE(("gender",)), tmp_path / "run", silos)
+    user = held["user"].double()
+    assert torch.allclose(user[gender == 0].mean(0), user[gender == 1].mean(0), atol=1e-6)
+    assert not any(held[name].any() for name in ("m/user", "v/user", "t/user"))
+
+
+def test_what_was_drawn_in_secret_is_gone_with_the_run_and_the_same_after_a_crash(tmp_path: Path) -> None:
+    held, _, experiment = erased_run(LeaceNull(), tmp_path / "run")
+    assert list((tmp_path / "run").glob("draws*")) == []
+    assert bool(held["user"].isfinite().all())
+    found = []
+    for _ in range(2):  # as if a process had died between
+        federation = experiment.federation()
+        state = federation.run(federation.start(), rounds=2)
+        applied(federation, state, LeaceNull(), experiment.data, federation.keys, tmp_path / "draws")
+        found.append(federation.fleet.gather().devices.get(torch.arange(40))["user"])
+    assert torch.equal(*found)
+    assert stat.S_IMODE((tmp_path / "draws").stat().st_mode) == 0o600
+
+
+def test_an_eraser_of_an_attribute_that_is_not_there_is_refused_before_any_work() -> None:
+    with pytest.raises(BadInput, match="gender"):
+        Experiment(checkerboard(), MODEL, erasers=[LEACE(("gendre",))]).federation()
+    with pytest.raises(BadInput, match="no attribute"):
+        Experiment(replace(checkerboard(), attributes={}), MODEL, erasers=[LEACE()]).federation()
 
 
 @dataclass(frozen=True)

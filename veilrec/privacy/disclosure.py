@@ -25,8 +25,9 @@ class Disclosure:
 
     Attributes:
         name: Under which it travels; empty for what any message tells by being there.
-        kind: ``message``, ``count`` (how many of something), ``values`` (a whole tensor), ``rows`` (of a
-            table), ``items`` (their numbers), ``labels`` (soft ones), ``query`` or ``post``.
+        kind: ``message``, ``count`` (how many of something), ``sum`` (over users), ``values`` (a whole
+            tensor), ``rows`` (of a table), ``items`` (their numbers), ``labels`` (soft ones), ``query`` or
+            ``post``.
         says: It in one sentence.
         scope: ``shared`` or ``exposed``; empty where it is not a weight of the model.
         dtype, shape: Of the tensor; of one row, or of one user's post.
@@ -38,7 +39,7 @@ class Disclosure:
     """
 
     name: str
-    kind: Literal["message", "count", "values", "rows", "items", "labels", "query", "post"]
+    kind: Literal["message", "count", "sum", "values", "rows", "items", "labels", "query", "post"]
     says: str
     scope: str = ""
     dtype: str = ""
@@ -94,6 +95,7 @@ def _message(weights: list[Disclosure], forwards: Forwards) -> Disclosure:
 EXAMPLES = "How many events the client trains on: those of its users, without what is held out"
 SAYS = {
     "count": "How many of something, under",
+    "sum": "Sums over the client's users, under",
     "items": "Items of the client, in the order of time, under",
     "labels": "Soft labels of items under",
 }

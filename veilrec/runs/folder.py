@@ -42,6 +42,7 @@ TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
     "checkpoint",
 )
 SPOOL = "transcript"
+DRAWS = "draws-{}.safetensors"  # of the erasers, by their place: secret, and only until the run is over
 ROWS = 64  # devices whose files are made at once
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -78,7 +79,9 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what only an unfinished run needs: the spool of a transcript, devices' files in checkpoints."""
+    """Remove what only an unfinished run needs: a transcript's spool, devices' files, draws of erasers."""
+    for path in folder.glob(DRAWS.format("*")):
+        path.unlink()
     _remove(folder / SPOOL, *(folder / CHECKPOINT).glob("state-*/"))
 
 

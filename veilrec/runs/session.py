@@ -12,7 +12,7 @@ from veilrec.base.files import digest
 from veilrec.base.params import part_of
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.probe import probe
-from veilrec.eraser import VectorEraser
+from veilrec.eraser import Eraser
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
 from veilrec.privacy.disclosure import disclosures
@@ -22,6 +22,7 @@ from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.checkpoint import Checkpoints
 from veilrec.runs.clock import total
+from veilrec.runs.erasing import applied
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.interrupt import Stop
 from veilrec.runs.journal import Journal
@@ -54,7 +55,7 @@ class Session:
     keeps: bool
     progress: Progress
     examiner: Examiner
-    erasers: Sequence[VectorEraser] = ()
+    erasers: Sequence[Eraser] = ()
 
     def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
         """Train to the end, then judge and write."""
@@ -124,7 +125,9 @@ class Session:
         """The selected state after every eraser, in order; each draws from keys of its own."""
         keys = self.federation.keys.fold("unlearn")
         for place, eraser in enumerate(self.erasers):
-            state = self.federation.erase(state, eraser, keys.fold(place) if place else keys)
+            own = keys.fold(place) if place else keys
+            kept = self.place / folder.DRAWS.format(place)
+            state = applied(self.federation, state, eraser, self.data, own, kept)
         return state
 
     def _discloses(self) -> list[dict[str, Any]]:

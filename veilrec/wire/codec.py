@@ -35,7 +35,7 @@ ROWS = "#rows"  # the name under which the row numbers of a table travel
 ORDER = list(NAMES)  # in which tensors are laid out, and by name
 
 
-Kind = Literal["weight", "gradient", "count", "items", "labels"]
+Kind = Literal["weight", "gradient", "count", "sum", "items", "labels"]
 
 
 class Spec(NamedTuple):
@@ -44,8 +44,9 @@ class Spec(NamedTuple):
     Attributes:
         shape: Of one device's tensor; of one row where `table` is given.
         table: How many rows the table has, if only some of them travel.
-        kind: What the value is: a weight of the model as it is, a gradient of one, how many of something,
-            items (their numbers, -1 for none), or soft labels. What users post has a schema of its own.
+        kind: What the value is: a weight of the model as it is, a gradient of one, how many of something, a
+            sum over users, items (their numbers, -1 for none), or soft labels. What users post has a schema
+            of its own.
         below: Of items: their numbers are smaller than this.
     """
 
