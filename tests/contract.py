@@ -29,6 +29,7 @@ SIZES = {
     "FedAU2": {"head": "dsvae", "hidden": 5},
     "one_hot": {"part": "user"},
     "DLG": {"steps": 40},
+    "attribute": {"classifiers": ("logistic", "tree")},  # each of the others has tests of its own
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "FedGCN": [{"objective": "bpr", "head": (32, 16)}],

@@ -50,8 +50,13 @@ def by_hand(steps: HelperSteps, rounds: int, per_round: int) -> Tensor:
     ],
     ids=["plain", "momentum", "clip", "times", "all"],
 )
-@pytest.mark.parametrize("batch", [100, 4])
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize(
+    ("optimiser", "batch"),
+    [
+        ("sgd", 4),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("sgd", 100), ("adam", 4), ("adam", 100))),
+    ],
+)
 def test_helpers_follow_their_own_loss_at_their_own_pace(
     steps: HelperSteps, batch: int, optimiser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

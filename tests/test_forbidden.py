@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,11 @@ FORBIDDEN = {  # by full name, whatever it was imported as
         "randomness comes from veilrec.base.keys.Keys"
     ),
 }
+
+
+@lru_cache(maxsize=2)
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def aliases(tree: ast.Module) -> dict[str, str]:
@@ -93,7 +99,7 @@ def is_ellipsis(statement: ast.stmt) -> bool:
 
 def faults(source: str) -> list[str]:
     """Each forbidden thing in a file, as ``line: name: why``."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     known, found = aliases(tree), []
     for node in ast.walk(tree):
         names: list[str] = []
@@ -117,7 +123,7 @@ def faults(source: str) -> list[str]:
 
 def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Every function of a file, also those inside of others."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 

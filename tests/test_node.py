@@ -122,13 +122,8 @@ def apart(store: Path, message: bytes, *more: str) -> subprocess.CompletedProces
     return subprocess.run(command, input=message, capture_output=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize(
-    "sets",
-    [
-        pytest.param(sets, id=name, marks=() if name == "FedMF, weights" else pytest.mark.slow)
-        for name, sets in SETS.items()
-    ],
-)
+@pytest.mark.slow  # in this process: below
+@pytest.mark.parametrize("sets", SETS.values(), ids=SETS.keys())
 def test_a_process_of_its_own_uploads_what_the_engine_records(sets: list[str], tmp_path: Path) -> None:
     uploads_agree(sets, tmp_path, "--seeded", ask=apart)
 
@@ -315,7 +310,13 @@ EXACT = ["plan.chunk=1"]  # a sum over a cohort of one: no bit may differ
 keeping = pytest.mark.parametrize("sets", KEEPING.values(), ids=KEEPING.keys())
 
 
-@keeping
+@pytest.mark.parametrize(
+    "sets",
+    [
+        pytest.param(sets, id=name, marks=() if name == "both" else pytest.mark.slow)
+        for name, sets in KEEPING.items()
+    ],
+)
 def test_seeded_what_is_kept_is_the_simulations_bit_by_bit(sets: list[str], tmp_path: Path) -> None:
     """From before the first round, and from the store of somebody who has taken part."""
     fewer = [text.replace("clients = 60", "clients = 20") for text in sets]

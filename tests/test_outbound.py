@@ -153,6 +153,7 @@ def write_world(log: Interactions, place: Path) -> None:
     (place / "items.csv").write_text("\n".join(["item,title", *rows]) + "\n")
 
 
+@pytest.mark.slow  # an experiment in this process is watched above
 def test_the_command_line_calls_nobody_and_tells_nothing(tmp_path: Path) -> None:
     """One process, watched in both ways: each costs an import of torch."""
     log = canary_world()

@@ -63,10 +63,8 @@ def test_plugins_pass_the_contract(tmp_path: Path) -> None:
 
 def test_plugins_are_judged_and_one_that_breaks_the_contract_is_caught(tmp_path: Path) -> None:
     broken = outside.DEFENCE.replace("Acts at: on_upload.", "Acts at: nothing.")
-    chosen = "(Shrink and (names or frozen or itself)) or (ItemBias and (names or shapes)) or Shrug"
-    done = contract(tmp_path, {**PLUGINS, "defences": broken}, chosen)
+    done = contract(tmp_path, {"defences": broken}, "Shrink and (names or frozen or itself)")
     assert done.returncode == 1
     (failed,) = re.findall(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
     assert failed.endswith("test_it_names_its_source_and_its_places[Shrink]")
-    for name in NAMES.values():
-        assert len(re.findall(rf"PASSED \S*{name}", done.stdout)) >= 2
+    assert len(re.findall(r"PASSED \S*Shrink", done.stdout)) >= 2

@@ -243,6 +243,7 @@ def test_precision_reaches_every_weight() -> None:
     assert {w.dtype for w in (*state.server.values(), *fed.fleet.devices.values.values())} == {torch.float64}
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_runs() -> None:
     pages = Path("/proc/self/statm")
     if not pages.exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import mean
 
 import pytest
@@ -22,20 +22,16 @@ LEARNERS = [name for name in CLASSIFIERS if name not in FLOORS]
 OURS = ["mlp", "logistic", "lda", "tree", "svc", "knn", "forest", "boosting", "xgboost"]
 VALUED = [name for name, entry in CLASSIFIERS.items() if entry.values]
 EVERY = pytest.mark.parametrize("name", CLASSIFIERS)
-EVERY_LEARNER = pytest.mark.parametrize(  # those of the papers are ours with other settings
-    "name", [pytest.param(name, marks=() if name in OURS else pytest.mark.slow) for name in LEARNERS]
-)
-EVERY_QUICK = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in (*OURS, *FLOORS) else pytest.mark.slow) for name in CLASSIFIERS],
-)
-EVERY_CHEAP = pytest.mark.parametrize(  # a forest is one more of scikit-learn's, and slow
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if "-" in name or name == "forest" else ())
-        for name in CLASSIFIERS
-    ],
-)
+
+
+def quick_first(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Those of the papers are ours with other settings, and a forest is one more of scikit-learn's."""
+    dear = [name for name in CLASSIFIERS if "-" in name or name == "forest"]
+    given = [pytest.param(name, marks=pytest.mark.slow if name in dear else ()) for name in names]
+    return pytest.mark.parametrize("name", given)
+
+
+EVERY_LEARNER, EVERY_QUICK = quick_first(LEARNERS), quick_first(CLASSIFIERS)
 Fit = Callable[[str, Tensor, Sequence[Job]], list[Tensor]]
 
 
@@ -101,7 +97,7 @@ def test_the_same_seed_gives_the_same_bits_with_any_number_of_threads(name: str)
     assert all(torch.equal(one, other) for one, other in zip(alone, both, strict=True))
 
 
-@EVERY_CHEAP
+@EVERY_QUICK
 def test_jobs_together_are_the_jobs_one_by_one(name: str) -> None:
     leak, other = small(), small(2)
     jobs = [leak.job(1), Job(torch.arange(100, 127), other.label[100:127], 2, 2)]
@@ -130,7 +126,7 @@ def test_one_stage_where_there_are_none() -> None:
 # Awkward problems
 
 
-@EVERY_CHEAP
+@EVERY_QUICK
 def test_a_class_that_nobody_is_known_to_have_gets_nothing(name: str) -> None:
     leak = small()
     scores = fit_predict(name, leak.features, [Job(torch.arange(30), 2 * (leak.label[:30] > 0), 4)])[0]
@@ -145,7 +141,7 @@ def test_one_class_alone_is_the_answer(name: str) -> None:
     assert torch.equal(scores, torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64).expand(150, 3))
 
 
-@EVERY_CHEAP
+@EVERY_QUICK
 @pytest.mark.parametrize("rows", [2, 8])
 def test_few_users_and_a_class_of_one(name: str, rows: int) -> None:
     label = torch.zeros(rows).long()
@@ -153,7 +149,7 @@ def test_few_users_and_a_class_of_one(name: str, rows: int) -> None:
     assert bool(fit_predict(name, small().features, [Job(torch.arange(rows), label, 2)])[0].isfinite().all())
 
 
-@EVERY_CHEAP
+@EVERY_QUICK
 def test_constant_columns_huge_ones_and_a_single_one(name: str) -> None:
     leak = small(2)
     odd = torch.cat(

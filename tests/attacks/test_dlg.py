@@ -35,7 +35,7 @@ from veilrec.errors import BadInput
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.recipe.catalogue import build, find, options
 
-USERS = 100
+USERS = 60
 
 
 @pytest.fixture(scope="module")

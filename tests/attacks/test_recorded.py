@@ -80,7 +80,7 @@ def test_the_votes_by_hand(tmp_path: Path) -> None:
     assert iDLG(kept=True).notes(seen) == told_beside
 
 
-@pytest.mark.parametrize("sends", ["gradients", "weights"])
+@pytest.mark.parametrize("sends", ["gradients", pytest.param("weights", marks=pytest.mark.slow)])
 def test_training_tells_what_one_upload_hides(tmp_path: Path, sends: Any) -> None:
     protocol = FedAvg("gradients", server="sgd", server_lr=0.1) if sends == "gradients" else FedAvg()
     seen, _ = seen_of(tmp_path, Record((LAST,), 30), protocol, rounds=30, batch=4096, lr=0.1)

@@ -61,6 +61,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     return " ".join(answer.out.split())
 
 
+@pytest.mark.slow  # in tests/lab: test_components, test_presets
 def test_each_component_is_attacked_alone_and_what_is_not_uploaded_left_out(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_the_components_of_silos_are_refused(runs: Path, capsys: pytest.CaptureF
     assert "updates of a silo are those of all its users together" in answer.err
 
 
+@pytest.mark.slow  # in tests/lab: a share of known users
 def test_an_attack_with_another_share_is_kept_under_its_name(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

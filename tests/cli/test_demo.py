@@ -24,6 +24,8 @@ def _short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setitem(demo.BASE, "plan", {**demo.BASE["plan"], "rounds": 2, "cohort": 0.1})
     monkeypatch.setitem(demo.BASE, "data", {"name": "synthetic", "users": 60})
+    threat = {**demo.BASE["threat"], "resamples": 100, "permutations": 99, "by_part": False}
+    monkeypatch.setitem(demo.BASE, "threat", threat)
     quick = {"name": "AttributeInference", "reads": "profile", "classifiers": ["lda", "knn"]}
     monkeypatch.setitem(demo.BASE, "attack", [quick])
 

@@ -145,9 +145,10 @@ def test_no_memory_is_one_line_that_says_what_to_do(
     assert said.count("\n") == 1
 
 
-def test_a_closed_pipe_is_no_failure_of_ours() -> None:
+@pytest.mark.parametrize("words", [["--help"], pytest.param(["list", "--json"], marks=pytest.mark.slow)])
+def test_a_closed_pipe_is_no_failure_of_ours(words: list[str]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "veilrec", "list", "--json"],
+        [sys.executable, "-m", "veilrec", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -197,6 +197,7 @@ def test_100k_has_the_546_users_of_fedau2() -> None:
     assert (log.n_users, log.n_items, len(log)) == (546, 1_631, 56_283)
 
 
+@pytest.mark.slow
 @needs_1m
 def test_1m_has_the_3418_users_of_fedau2() -> None:
     log = balanced(ml_1m(REAL / "ml-1m" / "ml-1m.zip"), "gender")

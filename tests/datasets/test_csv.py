@@ -285,6 +285,7 @@ REAL = Path(os.environ.get("VEILREC_TEST_DATA") or Path(__file__).parents[2].par
 RUNWAY, LASTFM = REAL / "renttherunway" / "interactions.csv.gz", REAL / "lastfm-1k" / "interactions.tsv.gz"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RUNWAY.is_file(), reason="no renttherunway in shared/data")
 def test_rent_the_runway() -> None:
     with pytest.raises(BadInput, match=r"interactions\.csv\.gz:10614: rating is empty"):
@@ -296,6 +297,7 @@ def test_rent_the_runway() -> None:
     assert log.report[1] == "266 rows repeat an earlier (user, item) pair: dropped, the earliest stays"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not LASTFM.is_file(), reason="no lastfm-1k in shared/data")
 def test_lastfm() -> None:
     log = csv(LASTFM, attributes=LASTFM.with_name("users.tsv"))

@@ -365,6 +365,7 @@ def test_both_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (code, "lastfm-360k" in out) == (0, True)
 
 
+@pytest.mark.slow
 @needs_1k
 def test_the_stand_in_has_the_size_of_its_core(capsys: pytest.CaptureFixture[str]) -> None:
     log = lastfm_1k(REAL / "lastfm-1k")
@@ -380,6 +381,7 @@ def test_the_stand_in_has_the_size_of_its_core(capsys: pytest.CaptureFixture[str
     assert (code, "stands in for LastFM-360K" in out) == (0, True)
 
 
+@pytest.mark.slow
 @needs_1k
 def test_an_artist_of_the_prepared_test_set_is_held_out() -> None:
     with gzip.open(REAL / "lastfm-1k" / "interactions.tsv.gz", "rt") as file:

@@ -131,6 +131,7 @@ def test_100k_has_the_published_counts() -> None:
     assert same(log, ml_100k(REAL))
 
 
+@pytest.mark.slow
 @needs_100k
 def test_shuffled_rows_of_100k_give_the_same_tensors(tmp_path: Path) -> None:
     lines = (REAL / "ml-100k" / "u.data").read_text().splitlines(keepends=True)
@@ -144,6 +145,7 @@ def same_columns(one: Interactions, two: Interactions) -> bool:
     return all(torch.equal(getattr(one, n), getattr(two, n)) for n in ("user", "item", "rating", "time"))
 
 
+@pytest.mark.slow
 @needs_1m
 def test_1m_has_the_published_counts() -> None:
     log = ml_1m(REAL / "ml-1m" / "ml-1m.zip")

@@ -220,6 +220,7 @@ def test_the_stand_in_has_users_whose_body_type_is_known(tmp_path: Path) -> None
         renttherunway(tmp_path / "renttherunway", least_of_user=3)
 
 
+@pytest.mark.slow
 @needs_runway
 def test_the_stand_in_has_the_size_of_its_core() -> None:
     log = renttherunway(REAL / "renttherunway")

@@ -146,7 +146,7 @@ def test_a_name_that_says_nothing_must_be_explained() -> None:
     assert component_of("user", {"user": "mlp1"}) == "mlp1"
 
 
-@pytest.mark.parametrize("rows", ["all", "touched"])
+@pytest.mark.parametrize("rows", ["all", pytest.param("touched", marks=pytest.mark.slow)])
 def test_each_part_has_its_scale(rows: Any) -> None:
     """RELIABILITY E1 for every component, on whole tensors of 125,000 numbers."""
     names = {"user": 30, "item": 60, "mlp1.weight": 40, "predict.bias": 50}
@@ -168,7 +168,10 @@ def test_planted_one_scale_for_all_parts_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "every"),
-    [("all", "upload"), pytest.param("all", "epoch", marks=pytest.mark.slow), ("touched", "epoch")],
+    [
+        ("all", "upload"),
+        *(pytest.param(rows, "epoch", marks=pytest.mark.slow) for rows in ("all", "touched")),
+    ],
 )
 @pytest.mark.parametrize("model", MODELS)
 def test_it_works_with_every_model(model: str, rows: Any, every: Any) -> None:

@@ -138,7 +138,7 @@ class Reads:
     ("each", "plan"),
     [
         ("round", {}),
-        ("round", {"chunk": 1}),
+        pytest.param("round", {"chunk": 1}, marks=pytest.mark.slow),
         ("step", {"batch": 2, "epochs": 2}),
         ("round", {"cohort": 0.4, "workers": 2}),
     ],
@@ -266,7 +266,7 @@ class Sums:
         self.total[exchange.received.cohort] -= slope.sum(1)[:, :2]
 
 
-@pytest.mark.parametrize("epsilon", [None, SIXTY])
+@pytest.mark.parametrize("epsilon", [pytest.param(None, marks=pytest.mark.slow), SIXTY])
 def test_many_uploads_of_a_head_that_draws_tell_what_was_said_alone(epsilon: float | None) -> None:
     """Added up, DSVAE's draws cancel: twelve uploads tell nearly everybody's label, and no more than it."""
     fed = fed_of(phones(world(USERS)), plain(head="dsvae", hidden=16, label_epsilon=epsilon))
@@ -328,7 +328,10 @@ def tells_no_truth(defence: Defence, model: str = "FedMF", protocol: FedAvg = GR
     return leaving(False, model, defence, protocol) == leaving(True, model, defence, protocol)
 
 
-@pytest.mark.parametrize("protocol", [GRADIENTS, FedAvg()], ids=["gradients", "weights"])
+@pytest.mark.parametrize(
+    "protocol",
+    [pytest.param(GRADIENTS, id="gradients"), pytest.param(FedAvg(), id="weights", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("model", ["FedMF", "FedVAE"])
 @pytest.mark.parametrize(
     "options",

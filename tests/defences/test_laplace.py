@@ -44,7 +44,13 @@ from veilrec.wire.codec import one
 SCALES = [0.017, 0.02, 0.025, 0.033, 1.0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(torch.float32, id="single"),
+        pytest.param(torch.float64, id="double", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_noise_has_its_scale_and_its_shape(scale: float, dtype: torch.dtype) -> None:
     defence = Laplace(scale=scale)
@@ -320,7 +326,14 @@ NOISES: dict[str, tuple[Laplace, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize(("model", "chunk"), [("mf", 1), ("mf", 100), ("mlp", 3)])
+@pytest.mark.parametrize(
+    ("model", "chunk"),
+    [
+        ("mf", 1),
+        pytest.param("mf", 100, marks=pytest.mark.slow),
+        pytest.param("mlp", 3, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", NOISES)
 def test_the_engine_equals_the_loop(name: str, model: str, chunk: int) -> None:
     defence, how = NOISES[name]

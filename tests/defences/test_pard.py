@@ -325,7 +325,7 @@ def test_each_device_draws_its_rows_anew_in_each_step() -> None:
     assert all(sorted(row) == list(range(6)) for row in drawn(1.0, 0).tolist())
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", ["FedNCF", pytest.param("FedLightGCN", marks=pytest.mark.slow)])
 def test_warm_up_is_no_penalty_while_estimators_learn(model: str) -> None:
     warm, never, always = (
         fed_of(defence, model) for defence in (PARD(warm_up=2), PARD(lambda_ir=0.0, lambda_re=0.0), PARD())
@@ -435,7 +435,7 @@ def test_attributes_are_those_asked_for() -> None:
     ids=str,
 )
 def test_every_option_changes_something(options: dict[str, Any]) -> None:
-    plain, other = (run(fed_of(PARD(**some)), 3).server["item"] for some in ({}, options))
+    plain, other = (run(fed_of(PARD(**some)), 2).server["item"] for some in ({}, options))
     assert largest(plain, other) > 0
 
 

@@ -259,7 +259,7 @@ def hits_of(fed: Federation, rounds: int = 2) -> list[Any]:
         pytest.param("FedNCF", "float32", 1, marks=pytest.mark.slow),
         pytest.param("FedNCF", "float32", 17, marks=pytest.mark.slow),
         pytest.param("FedLightGCN", "float64", 17, marks=pytest.mark.slow),
-        ("FedLightGCN", "float32", 1),  # nothing is a slice of what others hold
+        pytest.param("FedLightGCN", "float32", 1, marks=pytest.mark.slow),  # no slice of what others hold
     ],
 )
 def test_no_byte_of_what_stays_is_in_any_message(model: str, precision: Any, chunk: int) -> None:
@@ -321,7 +321,13 @@ class Smuggling(PARD):
 
 
 @pytest.mark.parametrize(
-    "what", ["user_re", "predictor.0.weight", "estimators.ir.1.weight", "estimators.fp.0.weight"]
+    "what",
+    [
+        "user_re",
+        "estimators.ir.1.weight",
+        pytest.param("predictor.0.weight", marks=pytest.mark.slow),
+        pytest.param("estimators.fp.0.weight", marks=pytest.mark.slow),
+    ],
 )
 def test_planted_a_private_weight_in_an_upload_is_found(what: str) -> None:
     hits = hits_of(fed_of(Smuggling(head=(8,), what=what), clients_of(0.0)), 1)

@@ -63,7 +63,13 @@ def test_the_lattice_keeps_its_promises(ratio: float, clip: float) -> None:
     assert not roomy or step <= min(of, bound) / 1024
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["single", "double"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(torch.float32, id="single"),
+        pytest.param(torch.float64, id="double", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("defence", NOISES, ids=str)
 def test_what_leaves_is_on_a_lattice_that_no_value_decides(defence: Noisy, dtype: torch.dtype) -> None:
     """RELIABILITY E6: 200,000 outputs of each of some values, none off the lattice."""

@@ -171,7 +171,9 @@ LONG = replace(Case(rounds=20).but(precision="float64", chunk=3, batch=16), worl
     ("model", "protocol", "plan"),
     [
         ("mf", FedAvg(), {"epochs": 2, "lr": {"user": 2.0, "default": 0.5}}),
-        ("mlp", FedAvg(weigh="touched"), {"optimiser": "adam", "lr": 0.01}),
+        pytest.param(
+            "mlp", FedAvg(weigh="touched"), {"optimiser": "adam", "lr": 0.01}, marks=pytest.mark.slow
+        ),
         pytest.param(
             "neumf",
             FedAvg(),

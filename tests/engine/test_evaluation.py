@@ -77,7 +77,7 @@ def oracle(clients: Clients, table: Tensor, which: str, pool: Tensor | None) -> 
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 8), min_size=2, max_size=7),
     levels=st.integers(1, 6),

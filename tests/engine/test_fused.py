@@ -54,7 +54,7 @@ class Sees:
 
 
 @pytest.mark.parametrize("defence", [None, FedAU2(strength=5.0), FedAU2(trigger="continuous", head="plain")])
-@pytest.mark.parametrize("chunk", [0, 1, 5])
+@pytest.mark.parametrize("chunk", [0, pytest.param(1, marks=pytest.mark.slow), 5])
 def test_the_sum_is_the_sum_of_the_copies(defence: Defence | None, chunk: int) -> None:
     blind, open_eyed = fed_of(defence, chunk=chunk), fed_of(defence)
     one = run(blind, 3, watch=[Sees()])

@@ -61,7 +61,8 @@ def experiment(along: str = "fedau2", defence: Defence | None = None, rounds: in
 
 @pytest.fixture(scope="module")
 def attacked() -> Result:
-    return experiment().run()
+    HEARD.clear()
+    return experiment(defence=Nosy()).run()
 
 
 def test_the_curve_has_a_point_at_every_look(attacked: Result) -> None:
@@ -69,6 +70,12 @@ def test_the_curve_has_a_point_at_every_look(attacked: Result) -> None:
     assert [value is not None for value in curve] == [False, True] * 2
     assert all(0 < value < 1 for value in curve if value is not None)
     assert curve[1] != curve[3]  # it is that round's state that is attacked
+
+
+def test_a_defence_is_not_told(attacked: Result) -> None:
+    assert attacked.curves["bacc@gender"]
+    assert "hr@10" in HEARD
+    assert not [name for name in HEARD if "bacc" in name]
 
 
 def test_the_last_point_is_what_the_audit_of_that_state_finds() -> None:
@@ -82,6 +89,7 @@ def test_the_last_point_is_what_the_audit_of_that_state_finds() -> None:
     assert found.look(fed, fed.run(fed.start()))["bacc@gender"] == result.curves["bacc@gender"][1]
 
 
+@pytest.mark.slow
 def test_nothing_else_changes(attacked: Result) -> None:
     plain = experiment(along="").run()
     assert "bacc@gender" not in plain.curves
@@ -103,18 +111,14 @@ def stopped(out: Path, defence: Defence) -> None:
         experiment(defence=defence).run(out, progress=progress, checkpoint_seconds=0)
 
 
-def test_a_run_that_was_stopped_has_the_same_curve_and_a_defence_is_not_told(
-    attacked: Result, tmp_path: Path
-) -> None:
-    HEARD.clear()
+@pytest.mark.slow
+def test_a_run_that_was_stopped_has_the_same_curve(attacked: Result, tmp_path: Path) -> None:
     stopped(tmp_path / "run", Nosy())
     assert (tmp_path / "run" / "checkpoint" / "round-000002.json").exists()
     result = experiment(defence=Nosy()).run(tmp_path / "run", resume=True)
     assert result.curves == attacked.curves
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row.get("bacc@gender") for row in rows] == attacked.curves["bacc@gender"]
-    assert "hr@10" in HEARD
-    assert not [name for name in HEARD if "bacc" in name]
 
 
 def test_rows_without_what_attackers_found() -> None:

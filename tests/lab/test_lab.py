@@ -346,6 +346,7 @@ def test_layers_of_a_perceptron_are_attacked_alone_and_together() -> None:
     assert found["mlp"] != {**found["mlp1"], "part": "mlp"}
 
 
+@pytest.mark.slow
 def test_tables_called_after_a_perceptron_are_none_of_its_layers() -> None:
     neumf = by_part(FedNCF(40, 1, kind="neumf", dim=4, head=(6, 4)))
     assert "mlp" in neumf
@@ -376,6 +377,7 @@ def test_the_protocols_of_papers_may_be_run_alone() -> None:
         assert [one.name for one in Examiner.of(data, threat, {}, 0).audits] == names
 
 
+@pytest.mark.slow
 def test_what_was_read_for_one_protocol_is_there_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     data = synthetic(users=60, items=40)
     fed = federation(phones(data), FedMF(40, 1, dim=4), lr=0.5)

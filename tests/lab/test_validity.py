@@ -173,7 +173,7 @@ def planted(reading: str, name: str, users: int, *, gradients: bool = False) -> 
     return told
 
 
-@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("gradients", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["logistic", pytest.param("tree", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reading", WHOLE)
 def test_a_planted_label_comes_through_every_reading(reading: str, name: str, gradients: bool) -> None:
@@ -292,7 +292,9 @@ class ScaledByAll(AttributeInference):
         return fit_predict(self.classifiers[0], Scale(features)(features).float(), [job])[0]
 
 
-@pytest.mark.parametrize("name", ["knn", "logistic", "boosting"])
+@pytest.mark.parametrize(
+    "name", ["knn", *(pytest.param(n, marks=pytest.mark.slow) for n in ("logistic", "boosting"))]
+)
 def test_targets_in_training_are_caught_by_shuffled_labels(name: str) -> None:
     peeking = Peeks("updates", classifiers=(name,), columns=FOLDED, truth=coins(600, 6))
     assert shuffled_auc({name: peeking}, 600, 6) > 0.56
@@ -314,7 +316,11 @@ def interferes(attack: Attack) -> bool:
 
 
 @pytest.mark.parametrize(  # those of the papers are ours with other settings
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if "-" in name else []) for name in CLASSIFIERS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if "-" in name or name == "forest" else [])
+        for name in CLASSIFIERS
+    ],
 )
 def test_nobodys_score_depends_on_the_uploads_of_who_is_attacked(name: str) -> None:
     if "xgboost" in name:

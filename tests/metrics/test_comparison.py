@@ -245,7 +245,7 @@ def resampled(one: list[Result], other: list[Result], random: np.random.Generato
     return bool(low > 0 or high < 0)
 
 
-@pytest.mark.parametrize("doubt", [0.0, 0.05])
+@pytest.mark.parametrize("doubt", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
 def test_the_same_defence_twice_is_hardly_ever_a_finding(doubt: float) -> None:
     random = np.random.default_rng(11)
     claims, naive = np.zeros(2), 0

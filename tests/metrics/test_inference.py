@@ -132,8 +132,9 @@ def compare(score: Callable[[Tensor, Tensor, Tensor], Found] = scored, count: in
             assert [float(found[name][b]) for name in names] == pytest.approx(expected, abs=CLOSE, rel=0)
 
 
-def test_against_loops() -> None:
-    compare()
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_against_loops(count: int) -> None:
+    compare(count=count)
 
 
 def wins_only(truth: Tensor, scores: Tensor, weight: Tensor) -> Found:

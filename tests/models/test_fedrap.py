@@ -240,8 +240,15 @@ def told(fed: Federation, rounds: int = 3) -> Params:
     return {**state.server, **own, "vectors": user_vectors(fed, state), **fed.evaluate(state).values}
 
 
-@pytest.mark.parametrize("protocol", [FedAvg(), GRADIENTS], ids=["weights", "gradients"])
-@pytest.mark.parametrize("seated", [1, 3])
+@pytest.mark.parametrize(
+    ("seated", "protocol"),
+    [
+        pytest.param(1, FedAvg(), id="1-weights"),
+        pytest.param(3, GRADIENTS, id="3-gradients"),
+        pytest.param(1, GRADIENTS, id="1-gradients", marks=pytest.mark.slow),
+        pytest.param(3, FedAvg(), id="3-weights", marks=pytest.mark.slow),
+    ],
+)
 def test_chunks_and_workers_change_nothing(seated: int, protocol: FedAvg) -> None:
     log = ragged((*SHORT, 4), ITEMS)
     clients = phones(log) if seated == 1 else silos(log, 3)
@@ -353,7 +360,7 @@ def test_a_penalty_moves_the_rows_that_are_here_by_all_that_is_kept() -> None:
     assert lengths[1] < 0.8 * lengths[0]
 
 
-@pytest.mark.parametrize("project", [0, 6])
+@pytest.mark.parametrize("project", [pytest.param(0, marks=pytest.mark.slow), 6])
 def test_a_defence_in_the_loop_gives_the_same_in_any_chunk(project: int) -> None:
     log = ragged(SHORT, ITEMS)
     ends = []

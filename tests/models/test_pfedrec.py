@@ -149,9 +149,20 @@ MODELS = [
     FedLightGCN(24, dim=4, head=(6,), sharing="private", personal=True),
     FedLightGCN(24, dim=4, personal=True),
 ]
+QUICK = (MODELS[0], MODELS[3])
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{type(model).__name__}-{len(model.parts)}")
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(
+            model,
+            id=f"{type(model).__name__}-{len(model.parts)}",
+            marks=() if model in QUICK else pytest.mark.slow,
+        )
+        for model in MODELS
+    ],
+)
 def test_looking_keeps_nothing_and_depends_on_nothing_else(
     model: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,21 @@ def _loaded() -> Iterator[None]:
     plugins.forget(*(plugin.path for plugin in found))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def pairs() -> list[Any]:
+    """Every check of every case; of those that have FedAvg's protocol the dearer ones are slow."""
+    cheap = (checks.by_engine, checks.by_a_device, checks.by_ledger, checks.by_bytes)
+    return [
+        pytest.param(
+            check,
+            case,
+            id=f"{check.__name__}-{case}",
+            marks=() if (check in cheap and case is not TABLES) or case in (PTF, SUMS) else pytest.mark.slow,
+        )
+        for check, case in product(CHECKS, CASES)
+    ]
+
+
+@pytest.mark.parametrize(("check", "case"), pairs())
 def test_every_method_passes_every_check(check: Check, case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 

@@ -56,7 +56,7 @@ DEFENCES = {
 
 
 @pytest.mark.parametrize("name", DEFENCES)
-@pytest.mark.parametrize("share", [0.7, pytest.param(0.999, marks=pytest.mark.slow), 1.0])
+@pytest.mark.parametrize("share", [0.7, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.999, 1.0))])
 def test_training_stops_before_the_budget_is_exceeded(name: str, share: float, tmp_path: Path) -> None:
     """The budget is a share of what the run would spend: one round more would have been too much."""
     free = Ledger.of(fed_of(DEFENCES[name], rounds=5))

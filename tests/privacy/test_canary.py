@@ -146,8 +146,8 @@ REST = [case for case in OTHERS if case not in GRADIENTS]  # they differ in what
 @pytest.mark.parametrize(
     ("protocol", "defence"),
     [
-        *plain_first([PLAIN], cases("defences"), varied=1),
-        *plain_first(GRADIENTS, cases("defences"), varied=1),
+        *plain_first([PLAIN], cases("defences")),
+        *plain_first(GRADIENTS, cases("defences")),
         *plain_first(REST, cases("defences")),
     ],
 )
@@ -161,7 +161,7 @@ def test_no_message_of_any_method_holds_a_canary(protocol: Case, defence: Case) 
     assert hits == []
 
 
-@pytest.mark.parametrize("model", cases("models"), ids=str)
+@pytest.mark.parametrize("model", plain_first(cases("models")))
 def test_no_message_of_any_model_holds_a_canary(model: Case) -> None:
     assert search(fed_of(model=model.build(ITEMS, 1)))[1] == []
 

@@ -214,7 +214,10 @@ def test_a_report_holds_no_canary(left: Left) -> None:
     assert (hit.place, hit.canary) == ("report.html", f"user id {LOG.user_ids[3]}")
 
 
-@pytest.mark.parametrize("what", ["id", "vector", "history", "one weight", "hex"])
+@pytest.mark.parametrize(
+    "what",
+    ["id", "vector", *(pytest.param(w, marks=pytest.mark.slow) for w in ("history", "one weight", "hex"))],
+)
 def test_planted_a_result_with_a_private_value_is_found(what: str, left: Left) -> None:
     vector = tensors.read(left.place / "users.safetensors")["user"][5, 0]
     leaks = {
@@ -258,7 +261,14 @@ class Talking(Defence):
         return clients
 
 
-@pytest.mark.parametrize(("says", "how"), [("user", "stderr"), ("label", "log"), ("user", "stdout")])
+@pytest.mark.parametrize(
+    ("says", "how"),
+    [
+        ("user", "stdout"),
+        pytest.param("user", "stderr", marks=pytest.mark.slow),
+        pytest.param("label", "log", marks=pytest.mark.slow),
+    ],
+)
 def test_planted_a_client_that_logs_one_attribute_is_found(says: str, how: str, tmp_path: Path) -> None:
     found = leave(experiment(defence=Talking(says, how)), tmp_path / "run").search()
     assert {hit.place for hit in found} == {how}
@@ -351,7 +361,8 @@ def anything(posting: Posting | None, consents: dict[str, Tensor]) -> Tensor:
     return torch.stack(list(consents.values())).any(0)
 
 
-@pytest.mark.parametrize("who", [pytest.param(everybody, marks=pytest.mark.slow), anything])
+@pytest.mark.slow  # of one round: `test_canary`
+@pytest.mark.parametrize("who", [everybody, anything])
 def test_planted_a_post_of_somebody_who_keeps_an_attribute_is_found(
     who: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,7 +407,7 @@ class Careless(PARD):
     [
         pytest.param("beside", "post ", "predictor.0.bias", marks=pytest.mark.slow),
         pytest.param("instead", "pard.user_re posted", "predictor.0.bias", marks=pytest.mark.slow),
-        ("value", "pard.user_re posted", "estimators.ip.weight"),
+        pytest.param("value", "pard.user_re posted", "estimators.ip.weight", marks=pytest.mark.slow),
         pytest.param("upload", "upload ", "user_re", marks=pytest.mark.slow),
     ],
 )

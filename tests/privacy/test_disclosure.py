@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from tests.contract import Case, cases
+from tests.contract import Case, cases, plain_first
 from tests.hooks import Open, fed_of
 from tests.worlds import changed, checkerboard, federation, phones, silos, uploads_of
 from veilrec.base.params import Rows, Scope
@@ -32,8 +32,7 @@ def listed(fed: Federation) -> dict[str, Disclosure]:
     return {each.name: each for each in found}
 
 
-@pytest.mark.parametrize("model", cases("models"), ids=str)
-@pytest.mark.parametrize("protocol", cases("protocols"), ids=str)
+@pytest.mark.parametrize(("model", "protocol"), plain_first(cases("models"), cases("protocols"), varied=1))
 def test_everything_declared_is_listed_and_nothing_else(model: Case, protocol: Case) -> None:
     for make in cases("defences"):
         try:

@@ -115,6 +115,7 @@ def test_nothing_is_reported_of_data_that_the_paper_does_not_have(dataset: str) 
             assert reported(PAPER, "table1", dataset, method, what) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", [*PRINTED, *OURS])
 def test_the_papers_data_is_balanced_and_the_full_data_is_not(dataset: str) -> None:
     for method, found in values(dataset).items():

@@ -248,7 +248,7 @@ def roomy(runner: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_fork
-@pytest.mark.parametrize("space", [500, pytest.param(3000, marks=pytest.mark.slow), 9000])
+@pytest.mark.parametrize("space", [*(pytest.param(n, marks=pytest.mark.slow) for n in (500, 3000)), 9000])
 def test_a_full_disk(runner: Pool, roomy: Path, tmp_path: Path, space: int) -> None:
     out = tmp_path / "run"
     ended = runner.run(Order(str(out), space=space))

@@ -59,6 +59,7 @@ def test_a_second_signal_ends_it_at_once(runner: Pool, whole: dict[str, str], tm
     assert hashes(out) == whole
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_round_that_takes_too_long_is_left(runner: Pool, whole: dict[str, str], tmp_path: Path) -> None:
     out = tmp_path / "run"

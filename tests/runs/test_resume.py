@@ -104,7 +104,7 @@ def test_twenty_killed_at_random_times(runner: Pool, whole: Whole, tmp_path: Pat
     killed_enough(runner, whole, tmp_path, 40)
 
 
-KINDS = [pytest.param("fsync", marks=pytest.mark.slow), "replace", "unlink", "write"]
+KINDS = [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fsync", "unlink", "write")), "replace"]
 
 
 def killed_at(runner: Pool, whole: Whole, out: Path, kind: str, place: int) -> None:
@@ -139,6 +139,13 @@ def stopped(runner: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+QUICK = {
+    ("truncated", "state-000006.safetensors"),
+    ("flipped", "round-000006.json"),
+    ("missing", "round-000006.json"),
+}
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(p.relative_to(folder)): p.read_bytes()
@@ -147,8 +154,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", ["state-000006.safetensors", "round-000006.json"])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "empty"])
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        pytest.param(damage, name, marks=() if (damage, name) in QUICK else pytest.mark.slow)
+        for damage in ("truncated", "flipped", "missing", "empty")
+        for name in ("state-000006.safetensors", "round-000006.json")
+    ],
+)
 def test_a_damaged_checkpoint_is_noticed_and_the_one_before_used(
     stopped: Path, whole: Whole, tmp_path: Path, name: str, damage: str
 ) -> None:

@@ -62,7 +62,7 @@ def test_undisturbed(whole: Path, shelved: Path) -> None:
 @pytest.mark.parametrize("trials", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("after", ["disk", pytest.param("memory", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fsync", "replace")), "link", "unlink"]
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fsync", "replace", "unlink")), "link"]
 )
 def test_killed_while_something_is_written(
     runner: Pool, whole: Path, shelved: Path, tmp_path: Path, kind: str, after: Keeps, trials: int
@@ -76,6 +76,7 @@ def test_killed_while_something_is_written(
         assert_same(Path(out), whole)
 
 
+@pytest.mark.slow
 def test_begun_in_memory(runner: Pool, whole: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "run")
     assert runner.run(Order(out, fail={"replace": 20}, keeps="memory"))["code"] == -signal.SIGKILL
@@ -101,7 +102,9 @@ def test_checkpoints_share_what_did_not_change(stopped: Path) -> None:
     assert {p.name for p in (stopped / "devices").iterdir()} >= set(sixth)  # what nobody could remove
 
 
-@pytest.mark.parametrize("damage", ["flipped", "truncated", "missing"])
+@pytest.mark.parametrize(
+    "damage", ["flipped", *(pytest.param(d, marks=pytest.mark.slow) for d in ("truncated", "missing"))]
+)
 def test_a_damaged_file_is_noticed(stopped: Path, whole: Path, tmp_path: Path, damage: str) -> None:
     out = tmp_path / "run"
     shutil.copytree(stopped, out)

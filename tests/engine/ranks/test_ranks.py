@@ -82,6 +82,8 @@ CASES: dict[str, Make] = {
     "silos": made(lambda: silos(checkerboard(), 6), lambda: FedNCF(24, 4, dim=4, head=(6,))),
 }
 
+QUICK = {"adam", "drawn", "sums", "own tables", "on disk", "posts", "one long log", "silos"}
+
 
 def outcome(fed: Federation, n: int = 3) -> tuple[State, Params, Scored, dict[int, dict[str, Tensor]]]:
     """State, what devices keep, what users are shown, and every upload by client and round."""
@@ -110,8 +112,14 @@ def alike(one: Params, other: Params, bound: float = ROUNDING) -> bool:
     return one.keys() == other.keys() and all(largest(one[name], other[name]) <= bound for name in one)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        pytest.param(name, size, marks=() if size == 2 and name in QUICK else pytest.mark.slow)
+        for name in CASES
+        for size in (2, 3)
+    ],
+)
 def test_several_ranks_end_where_one_process_does(name: str, size: int) -> None:
     state, kept, scored, seen = outcome(CASES[name]())
     with ranked(CASES[name], size) as fed:
@@ -149,7 +157,7 @@ def test_a_fold_that_is_lost_on_the_way_is_noticed(monkeypatch: pytest.MonkeyPat
     assert not alike(state.server, other.server)
 
 
-@pytest.mark.parametrize("name", ["noise", "posts", "own tables"])
+@pytest.mark.parametrize("name", ["noise", pytest.param("posts", marks=pytest.mark.slow), "own tables"])
 def test_traffic_and_ledger_are_those_of_one_process(name: str) -> None:
     def counted(fed: Federation) -> list[Any]:
         fleet = fed.fleet
@@ -225,7 +233,7 @@ def test_an_eraser_changes_what_devices_of_all_ranks_hold() -> None:
     assert not alike(one, outcome(CASES["mean"](), 2)[1])
 
 
-@pytest.mark.parametrize("name", ["mean", "own tables", "posts"])
+@pytest.mark.parametrize("name", ["mean", "own tables", pytest.param("posts", marks=pytest.mark.slow)])
 def test_a_checkpoint_goes_on_with_any_number_of_ranks(name: str) -> None:
     """What three ranks kept after two rounds, two ranks go on with, and one process, to the same end."""
     end, kept, *_ = outcome(CASES[name](), 4)

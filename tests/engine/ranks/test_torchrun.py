@@ -131,6 +131,7 @@ def assert_same(one: Path, other: Path, bound: float = 0.0) -> None:
     assert not (other / "lock").exists()
 
 
+@pytest.mark.slow  # `test_ranks` has the same ends without torchrun
 def test_two_ranks_leave_what_one_process_leaves(place: Path) -> None:
     """And print it once."""
     one = run(place / "short.toml", place / "one")
