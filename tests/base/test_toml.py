@@ -111,6 +111,9 @@ def test_a_byte_order_mark_and_windows_lines_are_fine(tmp_path: Path) -> None:
         (b"a == 1\n", "a.toml:1: not TOML: "),
         (b"a = 1\nb = \x00\n", "a.toml:2: not TOML: "),
         (b"a = " + b"[" * 5000, "a.toml: not TOML: nested too deeply; flatten it"),
+        (b"a = {x" + b".b" * 5000 + b" = 1}", "a.toml: not TOML: nested too deeply; flatten it"),
+        (b"[a" + b".b" * 5000 + b"]\nx = 1\n", "a.toml: not TOML: nested too deeply; flatten it"),
+        (b"a = " + b"1" * 5000, "a.toml: a number of thousands of digits; correct it"),
         (b"#" * (1 << 20) + b"\n", "a.toml: too large for a recipe; name a TOML file"),
     ],
 )
@@ -120,3 +123,8 @@ def test_what_is_not_toml_is_told_with_its_line(tmp_path: Path, data: bytes, mes
     with pytest.raises(BadInput) as caught:
         read(path)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "{a" + ".b" * 5000 + " = 1}", "[" * 50 + "]" * 50])
+def test_a_value_that_nobody_writes_is_text(text: str) -> None:
+    assert value_of(text) == text

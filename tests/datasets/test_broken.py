@@ -75,8 +75,12 @@ TEXTS = {
     "nul": text_case(GOOD + "3,1\0,4,978300762\n", r"log\.csv:4: a NUL byte"),
     "json": text_case('{"user": 1}\n', r"log\.csv:1: looks like JSON"),
     "carriage return": text_case(GOOD + "3,1\r2,4,978300762\n", r"log\.csv:4: a carriage return"),
-    "long line": text_case(
+    "long field": text_case(
         GOOD + "3," + "x" * (1 << 21), r"log\.csv:4: cannot be cut into fields: field larger"
+    ),
+    "long line": text_case(GOOD + "3," * (1 << 22), r"log\.csv:4: a line of more than 4,194,304 bytes"),
+    "long row": text_case(
+        GOOD + '"\n",' * (1 << 21), r"log\.csv:4: cannot be cut into fields: a row of more than"
     ),
     "one column": text_case("user\n1\n2\n", r"log\.csv:1: no separator found"),
     "wrong separator": text_case(GOOD, r'log\.csv:1: one column only.*may be ","', separator=";"),

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
     from tomlkit.items import Table
 
-__all__ = ["Document", "read", "value_of", "write"]
+__all__ = ["DEEPEST", "Document", "read", "value_of", "write"]
 
 Filled = TypeVar("Filled", "TOMLDocument", "Table")
 
+DEEPEST = 20  # tables and lists in each other: a recipe has four
 LARGEST = 1 << 20  # bytes; a recipe has a few hundred
 HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]")
 KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.-]|"[^"]*"|'[^']*')+)\s*=""")
@@ -44,8 +45,12 @@ def read(path: Path) -> Document:
     except tomllib.TOMLDecodeError as error:
         what, line = _complaint(str(error), text)
         raise BadInput(path, f"not TOML: {what}", "correct that line", line=line) from error
-    except RecursionError as error:
-        raise BadInput(path, "not TOML: nested too deeply", "flatten it") from error
+    except RecursionError:
+        values = None
+    except ValueError as error:  # Python reads no whole number of more digits than that
+        raise BadInput(path, "a number of thousands of digits", "correct it") from error
+    if values is None or _is_deep(values):
+        raise BadInput(path, "not TOML: nested too deeply", "flatten it")
     return Document(path, values, dict(_lines(text)))
 
 
@@ -57,9 +62,9 @@ def value_of(text: str) -> Any:
     """
     try:
         found = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no TOML, or a number of thousands of digits
         return text
-    return found["value"] if len(found) == 1 else text
+    return found["value"] if len(found) == 1 and not _is_deep(found) else text
 
 
 def write(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
@@ -112,6 +117,15 @@ def _complaint(message: str, text: str) -> tuple[str, int]:
     if "overwrite" in what:
         what = "the same key twice"
     return what, int(found[1]) if found[1] else text.count("\n") + 1
+
+
+def _is_deep(values: Any) -> bool:
+    """Whether tables and lists lie in each other deeper than anybody writes them."""
+    level: list[Any] = [values]
+    for _ in range(DEEPEST):
+        inner = [one.values() if isinstance(one, Mapping) else one for one in level]
+        level = [entry for some in inner for entry in some if isinstance(entry, Mapping | list)]
+    return bool(level)
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:

@@ -13,12 +13,14 @@ from veilrec.datasets.reading.columns import WORDS, column, guess
 from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
 from veilrec.datasets.reading.table import sample
 from veilrec.datasets.reading.text import clean
+from veilrec.datasets.reading.unpacking import most, too_large
 from veilrec.errors import BadInput
 
 __all__ = ["PARQUET", "opened"]
 
 PARQUET = b"PAR1"
 LOOK = 1_000  # rows looked at to tell a header from a row
+WORD = 8  # bytes of a value, once it is read
 SURE = 4  # numbers in a row that count up: fewer could be values
 
 
@@ -87,7 +89,9 @@ def _from_parquet(path: Path, ids: str | None, lists: bool) -> tuple[Source, Lay
         raise BadInput(path, "Parquet is read by pyarrow, which is not installed", fix) from error
     text = io.BytesIO()
     try:
-        table = parquet.ParquetFile(path).read()
+        with parquet.ParquetFile(path) as file:
+            _check_size(path, file.metadata)
+            table = file.read()
         layout = Layout(",", ",", tuple(table.column_names), False, True)
         _check(path, layout, table.num_rows)
         name = _id_column(str(path), layout, ids)
@@ -101,6 +105,15 @@ def _from_parquet(path: Path, ids: str | None, lists: bool) -> tuple[Source, Lay
         what = f"cannot be read as Parquet: {str(error).partition(chr(10))[0][:120] or 'damaged'}"
         raise BadInput(path, what, "write it again") from error
     return Source(str(path), text.getvalue()), replace(layout, names=tuple(flat.column_names)), name
+
+
+def _check_size(path: Path, told: Any) -> None:
+    """Refuse a table that says of itself that it would not fit; a few bytes may stand for a billion rows."""
+    groups = [told.row_group(k) for k in range(told.num_row_groups)]
+    columns = [group.column(k) for group in groups for k in range(group.num_columns)]
+    size = sum(max(WORD * column.num_values, column.total_uncompressed_size) for column in columns)
+    if size > most():
+        raise too_large(path, f"{size:,}")
 
 
 def _check(path: Path, layout: Layout, rows: int) -> None:

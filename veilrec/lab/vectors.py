@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from veilrec.base.tensors import Reader
 from veilrec.datasets.reading.table import read_table
+from veilrec.datasets.reading.unpacking import most, too_large
 from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.lab.columns import opened
 from veilrec.lab.ids import NPY, begin_of, open_array, unique_ids
@@ -77,6 +78,8 @@ def _finite(where: str, found: NDArray[np.generic]) -> NDArray[np.float32]:
     if found.size > LARGEST:
         what = f"{found.shape[0]:,} × {found.shape[1]:,} values, more than {LARGEST:,}"
         raise BadInput(where, what, "audit a sample of the users")
+    if (size := found.size * np.dtype(np.float32).itemsize) > most():
+        raise too_large(where, f"{size:,}")
     values = np.empty(found.shape, dtype=np.float32)
     for start in range(0, len(found), BLOCK):
         with np.errstate(over="ignore"):

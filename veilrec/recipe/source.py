@@ -15,6 +15,7 @@ from veilrec.recipe.sections import SECTIONS
 __all__ = ["Source"]
 
 SWEEP = "[sweep]"
+DIGITS = 9  # of a place in a list
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Source:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise BadInput(f"--set {text}", "has no =", "write it as section.key=value")
-        if not all(key.split(".")):
+        if not all(key.split(".")) or key.count(".") > toml.DEEPEST:
             raise BadInput(f"--set {text}", "names no key", "write it as section.key=value")
         source = self.put(key, toml.value_of(value), "--set")
         return replace(source, orders={**self.orders, key: f"{key}={value}"})
@@ -114,7 +115,7 @@ def _put(tree: Any, parts: Sequence[str], value: Any, where: str) -> None:
     """Put a value into nested tables and lists; tables are made on the way, one past a list's end appends."""
     name, rest = parts[0], parts[1:]
     if isinstance(tree, list):
-        if not name.isdecimal() or int(name) > len(tree):
+        if not name.isdecimal() or len(name) > DIGITS or int(name) > len(tree):
             raise BadInput(where, f"the list has {len(tree)} entries", f"use a place from 0 to {len(tree)}")
         place = int(name)
         if place == len(tree):

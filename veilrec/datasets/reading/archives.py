@@ -11,12 +11,13 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from veilrec.datasets.reading.zips import FREE, LIMIT, RATIO, opened
+from veilrec.datasets.reading.unpacking import Counted, Metered, most, too_large
+from veilrec.datasets.reading.zips import opened
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
-BLOCK = 1 << 20
+HEAD = 512  # bytes by which a kind is known
 KINDS = {
     b"\x1f\x8b": "gzip",
     b"PK\x03\x04": "zip",
@@ -42,11 +43,12 @@ def read(path: Path) -> Source:
     archive = next((parent for parent in path.parents if os.path.isfile(parent)), None)
     if archive is not None:
         return Archive(archive).read(path.relative_to(archive).as_posix())
-    size = _size_of_file(path)
+    _check_file(path)
     try:
-        data = path.read_bytes()
-        if kind_of(data) == "gzip":
-            data = _unpacked(path, size)
+        with Counted(path) as file:
+            head = file.read(HEAD)
+            file.seek(0)
+            data = _unpacked(path, file) if kind_of(head) == "gzip" else Metered(path, file).whole()
     except OSError as error:
         raise BadInput(path, _reason(error), "check the path and its permissions") from error
     return Source(str(path), data)
@@ -107,7 +109,10 @@ class Archive:
                 )
             where = f"{self.path}/{found[0].filename}"
             try:
-                return Source(where, archive.read(found[0]))
+                packed = archive.fp
+                assert isinstance(packed, Counted)
+                with archive.open(found[0]) as file:
+                    return Source(where, Metered(where, file, lambda: packed.count).whole())
             except UNPACKING as error:
                 raise BadInput(
                     where, f"the member cannot be unpacked: {error}", "get the archive again"
@@ -125,7 +130,7 @@ def files(path: Path, marker: str, name: str) -> Files:
     if path.name == marker and os.path.isfile(path):
         return Folder(path.parent)
     if not os.path.isdir(path):  # unlike Path.is_dir, False for a path that is too long
-        _size_of_file(path)
+        _check_file(path)
         return Archive(path)
     for folder in (path, path / name):
         if (folder / marker).is_file():
@@ -135,8 +140,8 @@ def files(path: Path, marker: str, name: str) -> Files:
     raise BadInput(path, f"there is no {marker} here, nor {name}/ nor {name}.zip", f"veilrec data get {name}")
 
 
-def _size_of_file(path: Path) -> int:
-    """The size of a plain file; a pipe, a device or a folder is refused before anything is opened."""
+def _check_file(path: Path) -> None:
+    """Refuse a pipe, a device or a folder, and what is too large, before anything is opened."""
     try:
         status = path.stat()
     except (OSError, ValueError) as error:
@@ -145,27 +150,17 @@ def _size_of_file(path: Path) -> int:
         raise BadInput(path, "is a folder where a file should be", "name a file in it")
     if not stat.S_ISREG(status.st_mode):
         raise BadInput(path, "is not a plain file", "copy what it gives into a file")
-    if status.st_size > LIMIT:
-        raise BadInput(path, f"has {status.st_size:,} bytes, more than {LIMIT:,}", "cut it in parts")
-    return status.st_size
+    if status.st_size > most():
+        raise too_large(path, f"{status.st_size:,}")
 
 
-def _unpacked(path: Path, size: int) -> bytes:
-    """Unpack a gzip file, given up as soon as it grows beyond all likelihood."""
-    most = min(LIMIT, max(size * RATIO, FREE))
-    blocks, total = [], 0
+def _unpacked(path: Path, file: Counted) -> bytes:
+    """Unpack a gzip file."""
     try:
-        with gzip.open(path, "rb") as file:
-            while block := file.read(BLOCK):
-                total += len(block)
-                if total > most:
-                    raise BadInput(
-                        path, f"unpacks to more than {most:,} bytes", "unpack it by hand if you trust it"
-                    )
-                blocks.append(block)
+        with gzip.GzipFile(fileobj=file) as packed:
+            return Metered(path, packed, lambda: file.count).whole()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(path, f"the gzip file is damaged: {error}", "get the file again") from error
-    return b"".join(blocks)
 
 
 def _reason(error: OSError | ValueError) -> str:

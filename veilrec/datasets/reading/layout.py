@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from veilrec.datasets.reading.archives import Source
@@ -18,6 +18,7 @@ SEPARATORS = ("\t", "::", ",", ";", "|", " ")
 SPOKEN = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 UNIT = "\x1f"  # stands for a separator of several characters, since the parsers know only single ones
 SAMPLE, SAMPLE_BYTES = 50, 1 << 18
+LONGEST = 4 << 20  # letters of a row, whose fields may have line ends in quotes
 TYPES = ("token", "float", "token_seq", "float_seq")
 
 
@@ -93,7 +94,7 @@ def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
     """
     stream = io.TextIOWrapper(io.BytesIO(source.data), encoding="utf-8", newline="")
     reader = csv.reader(
-        stream,
+        lines := _Lines(stream),
         delimiter=layout.separator,
         quoting=csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE,
         skipinitialspace=layout.spaced,
@@ -108,10 +109,31 @@ def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
                 if not skip:
                     yield line, fields
                 skip = False
-            line = reader.line_num + 1
+            line, lines.held = reader.line_num + 1, 0
     except csv.Error as error:
         fix = "check its quotes and line ends"
         raise BadInput(source.where, f"cannot be cut into fields: {error}", fix, line=line) from error
+
+
+class _Lines:
+    """The lines of a text, of which those of one row are held at once.
+
+    Attributes:
+        held: Letters of the row at hand, so far.
+    """
+
+    def __init__(self, stream: Iterable[str]) -> None:
+        self.stream, self.held = iter(stream), 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.stream)
+        self.held += len(line)
+        if self.held > LONGEST:
+            raise csv.Error(f"a row of more than {LONGEST:,} letters, over several lines")
+        return line
 
 
 def _ragged(source: Source, layout: Layout, found: int, line: int) -> BadInput:

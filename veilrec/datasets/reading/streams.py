@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from veilrec.datasets.reading.archives import Source
-from veilrec.datasets.reading.zips import LIMIT, MEMBERS
+from veilrec.datasets.reading.unpacking import LIMIT, Counted, Metered
+from veilrec.datasets.reading.zips import MEMBERS
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
@@ -51,7 +52,8 @@ def streamed(home: Path, name: str, width: int) -> Iterator[tuple[int, list[str]
 def whole(home: Path, name: str) -> Source:
     """All bytes of the file `name`."""
     with _opened(home, name) as file:
-        return Source(f"{home}/{name}", file.read())
+        where = f"{home}/{name}"
+        return Source(where, Metered(where, file).whole())
 
 
 @contextmanager
@@ -62,8 +64,10 @@ def _opened(home: Path, name: str) -> Iterator[IO[bytes]]:
             with (home / name).open("rb") as file:
                 yield file
         else:
-            with tarfile.open(home, "r:gz") as archive:
-                yield _member(home, archive, name)
+            with Counted(home) as raw, gzip.GzipFile(fileobj=raw) as packed:
+                stream: Any = Metered(home, packed, lambda: raw.count)
+                with tarfile.open(fileobj=stream, mode="r|") as archive:  # from front to back, as it comes
+                    yield _member(home, archive, name)
     except DAMAGE as error:
         raise BadInput(home, f"no tar.gz, or a damaged one: {error}", "get the archive again") from error
     except OSError as error:

@@ -7,6 +7,7 @@ from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
+LONGEST = 4 << 20  # bytes of a line: a vector of some 300,000 numbers
 MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
@@ -32,7 +33,19 @@ def clean(source: Source, encoding: str | None = None) -> Source:
     data = _plain_ends(source.where, data)
     if not data.strip():
         raise BadInput(source.where, "the file is empty", "give a file with rows")
+    _check_lines(source.where, data)
     return Source(source.where, data)
+
+
+def _check_lines(where: str, data: bytes) -> None:
+    """Refuse a line that is too long to be held as fields."""
+    begin = 0
+    while len(data) - begin > LONGEST:
+        end = data.rfind(b"\n", begin, begin + LONGEST + 1)
+        if end < 0:
+            what = f"a line of more than {LONGEST:,} bytes"
+            raise BadInput(where, what, "check its line ends", line=line_at(data, begin))
+        begin = end + 1
 
 
 def line_at(data: bytes, place: int) -> int:

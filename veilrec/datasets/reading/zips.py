@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
 
+from veilrec.datasets.reading.unpacking import FREE, LIMIT, RATIO, Counted
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
 MEMBERS = 10_000
-LIMIT = 4 << 30  # bytes of all members, unpacked
-RATIO, FREE = 100, 32 << 20  # text packs to about a twentieth: beyond both of these it is a bomb
 END, END_SIZE, COMMENT = b"PK\x05\x06", 22, 1 << 16
 ARCHIVES = (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tar")
 
@@ -28,12 +27,21 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
             raise BadInput(
                 path, f"the archive declares {count:,} members or more", f"at most {MEMBERS:,} are read"
             )
-        archive = zipfile.ZipFile(path)
+        file = Counted(path)
+        archive = _listed(file)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
         raise BadInput(path, f"not a zip, or a damaged one: {error}", "get the archive again") from error
-    with archive:
+    with file, archive:
         _check(path, archive.infolist())
         yield archive
+
+
+def _listed(file: Counted) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except BaseException:
+        file.close()
+        raise
 
 
 def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
