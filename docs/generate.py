@@ -29,7 +29,11 @@ SECTIONS = {  # tables of a recipe that name no entry: where the class of their 
     "record": "wire/transcript.py",
     "threat": "lab/threat.py",
 }
-BOUNDS = ("base/bounds.py", "base/steps.py", "defences/noise/noisy.py")  # where kinds of numbers have names
+BOUNDS = (
+    "base/limits/bounds.py",
+    "base/steps.py",
+    "defences/noise/noisy.py",
+)  # where kinds of numbers have names
 NOTES = re.compile(r"^(Papers?|Acts at): (.+)$")
 OPTION = re.compile(r"^(\w+(?:, \w+)*): (.+)$")
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from veilrec.base.bounds import hold
+from veilrec.base.limits.bounds import hold
 from veilrec.base.names import GRANTS
 from veilrec.base.params import Scope, part_of
 from veilrec.model import Recommender

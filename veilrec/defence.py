@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from veilrec.base.bounds import hold
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import hold
 from veilrec.base.params import Message, Params
 from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest

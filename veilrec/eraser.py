@@ -17,9 +17,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import hold
 from veilrec.base.draws import Draws
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import hold
 from veilrec.base.params import KEPT, Params, Scope, part_of
 from veilrec.errors import BadInput, nearest
 from veilrec.model import Recommender

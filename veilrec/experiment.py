@@ -12,8 +12,8 @@ import torch
 
 from veilrec.attack import Attack
 from veilrec.base import toml
-from veilrec.base.bounds import Bounds, Seed, Share, hold
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Bounds, Seed, Share, hold
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence, guarded

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from veilrec.base.bounds import Scales, bounded
 from veilrec.base.keys import Keys, normal_of
+from veilrec.base.limits.bounds import Scales, bounded
 from veilrec.base.params import Params, Part, Parts, Scope, part_of
 from veilrec.base.steps import rate_of
 from veilrec.clients import Batch, Clients

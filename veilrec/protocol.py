@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import hold
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import hold
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.examples import Draw, Examples
 from veilrec.model import Device, Recommender

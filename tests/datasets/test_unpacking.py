@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veilrec.base.machine import Room
+from veilrec.base.limits.machine import Room
 from veilrec.datasets.lastfm_360k import lastfm_360k
 from veilrec.datasets.reading import unpacking
 from veilrec.datasets.reading.archives import Archive, read

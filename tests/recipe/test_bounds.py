@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from veilrec.base.bounds import bounds_of
+from veilrec.base.limits.bounds import bounds_of
 from veilrec.errors import BadInput
 from veilrec.recipe import Recipe, catalogue
 from veilrec.recipe.sections import DATA, PLAIN, TOP

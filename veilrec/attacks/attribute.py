@@ -15,7 +15,7 @@ from torch import Tensor
 from veilrec.attack import Attack, Public, Seen, Task
 from veilrec.attacks.common import classifiers
 from veilrec.attacks.common.readings import Reading, read, refusal
-from veilrec.base.bounds import Bounds
+from veilrec.base.limits.bounds import Bounds
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["AttributeInference"]

@@ -21,8 +21,8 @@ from veilrec.attack import Seen, Task
 from veilrec.attacks.common.gradients import Slopes, blocks, check, recorded, slopes, some_of
 from veilrec.attacks.common.heads import Head, OnGradient
 from veilrec.attacks.common.matching import LEAST, way_down
-from veilrec.base.bounds import Positive, Seed, Steps
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Positive, Seed, Steps
 from veilrec.base.params import Params
 from veilrec.errors import BadInput
 

@@ -19,7 +19,7 @@ from veilrec.attack import Seen, Task
 from veilrec.attacks.common.gradients import check, recorded, slopes
 from veilrec.attacks.common.heads import Head, OnGradient
 from veilrec.attacks.common.matching import LEAST
-from veilrec.base.bounds import Bounds
+from veilrec.base.limits.bounds import Bounds
 from veilrec.base.params import Params
 from veilrec.errors import BadInput
 

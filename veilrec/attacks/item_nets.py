@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from veilrec.attack import Attack, Public, Seen, Task
-from veilrec.base.bounds import Positive, Steps, Width
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Positive, Steps, Width
 from veilrec.errors import BadInput
 
 __all__ = ["ItemNets"]

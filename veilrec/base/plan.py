@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import torch
 
-from veilrec.base.bounds import Bounds, Many, Rounds, RoundsOrNone, hold
+from veilrec.base.limits.bounds import Bounds, Many, Rounds, RoundsOrNone, hold
 from veilrec.base.steps import Rates, Stepper
 from veilrec.errors import BadInput
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from veilrec.base.bounds import Rate
+from veilrec.base.limits.bounds import Rate
 from veilrec.base.params import Params, part_of
 from veilrec.base.rows import along
 

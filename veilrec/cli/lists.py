@@ -63,7 +63,7 @@ def _list_papers(as_json: bool) -> None:
 
 def _entry(kind: str, name: str, entry: Any) -> dict[str, Any]:
     """All that is known about an entry, for JSON."""
-    from veilrec.base.bounds import bounds_of
+    from veilrec.base.limits.bounds import bounds_of
     from veilrec.recipe import catalogue
     from veilrec.recipe.settings import REQUIRED, describe, plain
 

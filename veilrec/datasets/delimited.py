@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veilrec.base.bounds import Border, Seed, bounded
+from veilrec.base.limits.bounds import Border, Seed, bounded
 from veilrec.datasets.reading.archives import Archive, Source, is_zip, read
 from veilrec.datasets.reading.assemble import Log, Titles, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.columns import WORDS, column, guess, roles

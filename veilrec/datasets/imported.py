@@ -21,8 +21,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from veilrec.base.bounds import Seed, bounded
 from veilrec.base.files import sync_folder, writing
+from veilrec.base.limits.bounds import Seed, bounded
 from veilrec.base.locks import WAIT, locked
 from veilrec.base.plain import check_folder
 from veilrec.datasets.common.card import AGAIN, CARD, FORMAT, VERSION, checksum, read_card

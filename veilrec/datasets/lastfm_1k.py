@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilrec.base.bounds import Least, bounded
+from veilrec.base.limits.bounds import Least, bounded
 from veilrec.datasets.common.lastfm import listened
 from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import read

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veilrec.base.bounds import Age, Least, bounded
+from veilrec.base.limits.bounds import Age, Least, bounded
 from veilrec.datasets.common.lastfm import listened
 from veilrec.datasets.common.published import beginning, without_header
 from veilrec.datasets.reading.archives import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from veilrec.base.bounds import Age, Seed, bounded
+from veilrec.base.limits.bounds import Age, Seed, bounded
 from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.reading.archives import files
 from veilrec.datasets.reading.people import Amounts, Attribute, amounts, binned, declared

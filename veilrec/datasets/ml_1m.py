@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veilrec.base.bounds import Age, Seed, bounded
+from veilrec.base.limits.bounds import Age, Seed, bounded
 from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.common.published import beginning
 from veilrec.datasets.reading.archives import files

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from veilrec.base.bounds import Border, Seed, bounded
+from veilrec.base.limits.bounds import Border, Seed, bounded
 from veilrec.datasets.delimited import Options, Sources, from_reading, understood
 from veilrec.datasets.reading.archives import Archive, Files, Folder, is_zip
 from veilrec.datasets.reading.columns import ALIASES

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veilrec.base.bounds import Age, Least, Seed, bounded
+from veilrec.base.limits.bounds import Age, Least, Seed, bounded
 from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids

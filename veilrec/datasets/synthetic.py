@@ -13,8 +13,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Bounds, Least, Many, Seed, Share, bounded
 from veilrec.base.keys import Keys, below
+from veilrec.base.limits.bounds import Bounds, Least, Many, Seed, Share, bounded
 from veilrec.base.rows import ragged, within
 from veilrec.datasets.common.fiction import titles
 from veilrec.errors import BadInput

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from veilrec.base.bounds import Least, Seed, bounded
+from veilrec.base.limits.bounds import Least, Seed, bounded
 from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Files, files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from veilrec.base.bounds import Positive
+from veilrec.base.limits.bounds import Positive
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.defences.noise.blurring import widen
 from veilrec.defences.noise.noisy import Clip, Noise, Noisy, every_row, values

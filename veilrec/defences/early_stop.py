@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veilrec.base.bounds import RoundsOrNone, Share
+from veilrec.base.limits.bounds import RoundsOrNone, Share
 from veilrec.defence import Defence
 from veilrec.errors import BadInput
 from veilrec.protocol import State

@@ -16,8 +16,8 @@ from typing import Annotated, Any, cast
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Amount, Bounds, Many
 from veilrec.base.keys import Keys, normal_of
+from veilrec.base.limits.bounds import Amount, Bounds, Many
 from veilrec.base.params import Scope, part_of
 from veilrec.clients import Clients
 from veilrec.defence import Defence

@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Amount, Bounds
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Amount, Bounds
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.defences.common.kept_noise import kept_keys, secrets, with_kept_keys

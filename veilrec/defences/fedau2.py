@@ -27,8 +27,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad
 
-from veilrec.base.bounds import Amount, RoundsOrNone, Width
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Amount, RoundsOrNone, Width
 from veilrec.base.params import Part, Scope
 from veilrec.defence import Defence, guarded
 from veilrec.defences.common.adversary import Adversary, Head, mean_over, part_named

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from veilrec.base.bounds import Amount, Positive
+from veilrec.base.limits.bounds import Amount, Positive
 from veilrec.defences.noise.noisy import Clip, Noise, Noisy, one_of
 from veilrec.defences.noise.sampling import lattice
 from veilrec.privacy.mechanism import exact

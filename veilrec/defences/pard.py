@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Amount, PartShare, RoundsOrNone, Width
+from veilrec.base.limits.bounds import Amount, PartShare, RoundsOrNone, Width
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick, shares
 from veilrec.defence import Defence, HelperSteps, Posting, guarded

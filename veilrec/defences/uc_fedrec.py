@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from veilrec.base.bounds import Amount, Positive, Width
+from veilrec.base.limits.bounds import Amount, Positive, Width
 from veilrec.base.params import Part, Scope
 from veilrec.defence import Defence, HelperSteps, guarded
 from veilrec.defences.common.adversary import mean_over, part_named

@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Bounds, hold
 from veilrec.base.keys import Keys, below
+from veilrec.base.limits.bounds import Bounds, hold
 from veilrec.base.rows import starts, within
 from veilrec.clients import Clients
 from veilrec.engine.workers import Workers

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from veilrec.base.bounds import Amount
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Amount
 from veilrec.base.params import part_of
 from veilrec.eraser import VectorEraser
 

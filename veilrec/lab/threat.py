@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import GRANTS
-from veilrec.base.bounds import Bounds, hold
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Bounds, hold
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["CONSENTING", "Known", "Threat", "known_from"]

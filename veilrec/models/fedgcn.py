@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from veilrec.base.bounds import Width
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Width
 from veilrec.base.params import Params, Part, Scope, part_of
 from veilrec.base.rows import pick, shares
 from veilrec.clients import Batch

@@ -18,7 +18,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from veilrec.base.bounds import Scales, ShareBelowOne, Width
+from veilrec.base.limits.bounds import Scales, ShareBelowOne, Width
 from veilrec.base.params import Params
 from veilrec.base.rows import shares, thinned
 from veilrec.clients import Batch

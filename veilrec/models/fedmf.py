@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from veilrec.base.bounds import Scales, Width
+from veilrec.base.limits.bounds import Scales, Width
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick
 from veilrec.clients import Batch

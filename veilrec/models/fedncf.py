@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from veilrec.base.bounds import Scales, Width, WidthOrNone
+from veilrec.base.limits.bounds import Scales, Width, WidthOrNone
 from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick
 from veilrec.clients import Batch

@@ -27,8 +27,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from veilrec.base.bounds import Scales, Width, WidthOrNone
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Scales, Width, WidthOrNone
 from veilrec.base.params import Params, Part, Scope
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender

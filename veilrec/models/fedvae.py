@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Amount, Bounds, ShareBelowOne, Width
 from veilrec.base.keys import Keys, uniform_of
+from veilrec.base.limits.bounds import Amount, Bounds, ShareBelowOne, Width
 from veilrec.base.params import Part, Scope
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender

@@ -20,8 +20,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from veilrec.base.bounds import Scales, Width
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Scales, Width
 from veilrec.base.params import Params, Part, Scope
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender

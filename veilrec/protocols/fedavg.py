@@ -14,8 +14,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Amount
 from veilrec.base.keys import Keys
+from veilrec.base.limits.bounds import Amount
 from veilrec.base.params import Message, Params, Rows, Scope, part_of
 from veilrec.base.rows import along
 from veilrec.base.steps import Rates, Stepper, every_rate, rate_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from veilrec.base.bounds import Bounds, Seed, Share
+from veilrec.base.limits.bounds import Bounds, Seed, Share
 from veilrec.base.plan import Plan
 from veilrec.datasets.common import places
 from veilrec.datasets.imported import imported

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from veilrec.base.bounds import bounds_of, check, check_length, hints_of, kind_of, short
+from veilrec.base.limits.bounds import bounds_of, check, check_length, hints_of, kind_of, short
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["REQUIRED", "Option", "defaults", "describe", "fit", "fitted", "options_of", "plain", "shown"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import RoundsOrNone, hold
+from veilrec.base.limits.bounds import RoundsOrNone, hold
 from veilrec.base.params import Rows, part_of
 from veilrec.base.rows import padded, within
 from veilrec.base.tensors import Reader

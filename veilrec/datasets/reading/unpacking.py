@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from veilrec.base.machine import room
+from veilrec.base.limits.machine import room
 from veilrec.errors import BadInput
 
 __all__: list[str] = []

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from veilrec.base.bounds import Bounds
+from veilrec.base.limits.bounds import Bounds
 from veilrec.base.params import Message, Rows, part_of
 from veilrec.base.rows import along
 from veilrec.defence import Defence

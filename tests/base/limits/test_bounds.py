@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pytest
 
-from veilrec.base.bounds import LONGEST, Bounds, Share, Width, bounded, check, hold
+from veilrec.base.limits.bounds import LONGEST, Bounds, Share, Width, bounded, check, hold
 from veilrec.errors import BadInput
 
 Few = Annotated[int, Bounds(1, 5)]

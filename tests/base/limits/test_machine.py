@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from veilrec.base import machine
+from veilrec.base.limits import machine
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads what Linux says")
 FREE = {"/proc/meminfo": "MemTotal: 9000 kB\nMemAvailable:    4000 kB\n"}

@@ -1,0 +1,1 @@
+"""What a number may be, and what a machine has room for."""
