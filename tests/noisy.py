@@ -17,7 +17,7 @@ from tests.reference import GOLDEN, WORD, Reference, Upload, Weights, fold, hash
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params
 from veilrec.defence import Defence
-from veilrec.defences.noise.sampling import Kind, Sampler, Seeded, Source
+from veilrec.defences.noise.sampling import BitSource, Kind, Sampler, Seeded
 from veilrec.defences.noise.sampling import half_of as half_of_row
 from veilrec.model import Device
 
@@ -153,7 +153,7 @@ class Noised(Reference):
         return noise
 
 
-def steps_of(source: Source, kind: Kind, scale: float, rows: int, width: int) -> NDArray[np.float32]:
+def steps_of(source: BitSource, kind: Kind, scale: float, rows: int, width: int) -> NDArray[np.float32]:
     """``[rows, width]`` the noise of whole rows in steps, what is rare included."""
     sampler = Sampler(source, kind, scale, half_of_row(width), rows)
     noise = sampler.draw(slice(0, rows)).copy()

@@ -14,15 +14,15 @@ from tests.results import attribute, audit, ends, result, spread
 from veilrec.errors import BadInput, Corrupted
 from veilrec.metrics.comparison import compare
 from veilrec.metrics.groups import grouped
-from veilrec.metrics.leaks import Run
+from veilrec.metrics.leaks import NamedRun
 from veilrec.metrics.measures import _student, interval
 from veilrec.result import Result
 
 LAPLACE = {"name": "laplace", "scale": 0.1}
 
 
-def named(*results: Result) -> list[Run]:
-    return [Run(f"runs/{place}", one) for place, one in enumerate(results)]
+def named(*results: Result) -> list[NamedRun]:
+    return [NamedRun(f"runs/{place}", one) for place, one in enumerate(results)]
 
 
 def said(*results: Result, **options: Any) -> list[str]:

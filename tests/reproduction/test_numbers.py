@@ -16,7 +16,7 @@ from tests.results import ends, result, spread
 from veilrec.metrics.epsilons import epsilon_of
 from veilrec.metrics.measures import Measure
 from veilrec.reproduction.cells import FinishedRuns
-from veilrec.reproduction.claims import Checked, check, sides
+from veilrec.reproduction.claims import CheckedClaim, check, sides
 from veilrec.reproduction.contents import Claim, Named
 from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, over_seeds, value_of
 from veilrec.reproduction.paper import Paper
@@ -143,7 +143,7 @@ def world(tmp_path: Path) -> tuple[Paper, Path]:
     return Paper.load(str(write(tmp_path / "tiny"))), shelved(tmp_path / "out")
 
 
-def checked(world: tuple[Paper, Path], table: str = "table1", **claim: str) -> Checked:
+def checked(world: tuple[Paper, Path], table: str = "table1", **claim: str) -> CheckedClaim:
     paper, out = world
     return check(paper, paper.tables[table], Claim(**claim), "synthetic", FinishedRuns(out, 3))
 

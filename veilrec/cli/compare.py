@@ -35,7 +35,7 @@ def compare(
 ) -> None:
     """Compare finished runs: usefulness, leaks, guarantees; claims only where pairs of runs bear them out."""
     from veilrec.metrics.comparison import compare as compared
-    from veilrec.metrics.leaks import Run
+    from veilrec.metrics.leaks import NamedRun
     from veilrec.recipe.cells import runs_in
     from veilrec.result import Result
 
@@ -43,7 +43,9 @@ def compare(
     for place in places:
         if places.count(place) > 1:
             raise BadInput(place, "named twice", "name each run once")
-    found = compared([Run(str(place), Result.load(place)) for place in places], metric=metric, audit=audit)
+    found = compared(
+        [NamedRun(str(place), Result.load(place)) for place in places], metric=metric, audit=audit
+    )
     print_json(_plain(found)) if as_json else _print(found)
 
 

@@ -14,7 +14,7 @@ from veilrec.cli.arguments import DataDir, Json, print_json
 from veilrec.errors import BadInput, VeilrecError
 
 if TYPE_CHECKING:
-    from veilrec.datasets.delimited import Options, Reading, Sources
+    from veilrec.datasets.delimited import Options, Sources, Understood
 
 __all__ = ["app"]
 
@@ -267,7 +267,7 @@ def _stored(data_dir: Path | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _reading(reading: Reading) -> dict[str, Any]:
+def _reading(reading: Understood) -> dict[str, Any]:
     return {
         "file": reading.source.where,
         "separator": reading.layout.shown,

@@ -82,7 +82,7 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
     from veilrec.cli.show.summaries import print_list
     from veilrec.cli.show.tables import console
     from veilrec.metrics.comparison import compare
-    from veilrec.metrics.leaks import Run
+    from veilrec.metrics.leaks import NamedRun
 
     screen, (name, first) = console(), next(iter(results.items()))
     screen.print(
@@ -91,7 +91,7 @@ def _print(results: Mapping[str, Result], out: Path) -> None:
         "Each person is a device of their own: the log stays on it, and gradients leave it.\n",
         style="bold",
     )
-    print_table(compare([Run(run, result) for run, result in results.items()], metric=SHOWN))
+    print_table(compare([NamedRun(run, result) for run, result in results.items()], metric=SHOWN))
     screen.print(f"\n{EXPLAINED}\n{name}:", style="bold")
     print_verdicts(first.privacy[AUDIT])
     screen.print()

@@ -14,8 +14,8 @@ from veilrec.datasets.reading.archives import Archive, Source, is_zip, read
 from veilrec.datasets.reading.assemble import Log, Titles, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.columns import WORDS, column, guess, roles
 from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
-from veilrec.datasets.reading.people import People, amounts, chosen, guessed, people_of
-from veilrec.datasets.reading.table import Kind, Table, read_table, sample
+from veilrec.datasets.reading.people import DescribedUsers, amounts, chosen, guessed, people_of
+from veilrec.datasets.reading.table import Kind, TextTable, read_table, sample
 from veilrec.datasets.reading.text import clean
 from veilrec.datasets.reading.times import times_of
 from veilrec.errors import BadInput
@@ -64,7 +64,7 @@ class Sources(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class Understood:
     """A log as understood, before it is read: its text, its layout, its roles and its first rows."""
 
     source: Source
@@ -141,7 +141,7 @@ def log_source(path: Path) -> Source:
     return Archive(path).read(names[0])
 
 
-def understood(log: Source, options: Options) -> Reading:
+def understood(log: Source, options: Options) -> Understood:
     """The reading of a log: its text, layout, roles and first rows."""
     if log.data[:64].lstrip().startswith((b"{", b"[")):
         raise BadInput(log.where, "looks like JSON", "write it as CSV, one event a row", line=1)
@@ -153,10 +153,10 @@ def understood(log: Source, options: Options) -> Reading:
     first = sample(source, layout, 5)
     if not first:
         raise BadInput(source.where, "a header and no rows", "give a file with rows", line=1)
-    return Reading(source, layout, roles(source.where, layout, first[0], told), first)
+    return Understood(source, layout, roles(source.where, layout, first[0], told), first)
 
 
-def from_reading(sources: Sources, reading: Reading, options: Options) -> Interactions:
+def from_reading(sources: Sources, reading: Understood, options: Options) -> Interactions:
     """A log as understood, with its users' attributes and its items' titles."""
     table = _read(reading, options)
     people = None
@@ -177,7 +177,7 @@ def from_reading(sources: Sources, reading: Reading, options: Options) -> Intera
     return assemble(sources.name, events, people, titles, strict=strict, split_seed=split_seed)
 
 
-def _read(reading: Reading, options: Options) -> Table:
+def _read(reading: Understood, options: Options) -> TextTable:
     kinds: dict[str, Kind] = {reading.roles["user"]: "token", reading.roles["item"]: "token"}
     for role in ("rating", "time"):
         if (name := reading.roles.get(role)) is not None:
@@ -187,7 +187,7 @@ def _read(reading: Reading, options: Options) -> Table:
     return read_table(reading.source, reading.layout, kinds)
 
 
-def _people(source: Source, options: Options) -> People:
+def _people(source: Source, options: Options) -> DescribedUsers:
     """The users of a file about users: its user column by name, else its first."""
     source, layout = understand(clean(source, options.encoding), words=WORDS)
     user = guess(layout, "user") or layout.names[0]
@@ -202,7 +202,7 @@ def _people(source: Source, options: Options) -> People:
     return people_of(table, user, attributes, notes, values)
 
 
-def _inline_people(reading: Reading, options: Options) -> People:
+def _inline_people(reading: Understood, options: Options) -> DescribedUsers:
     """Attributes that stand in the log itself, the same in every row of a user."""
     where, layout, user = reading.source.where, reading.layout, reading.roles["user"]
     wanted, borders, continuous = _asked(where, layout, options)

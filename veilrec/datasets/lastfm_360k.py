@@ -23,9 +23,9 @@ from veilrec.datasets.reading.archives import Source
 from veilrec.datasets.reading.assemble import Log, Titles, sound_ids
 from veilrec.datasets.reading.cores import left_out
 from veilrec.datasets.reading.layout import Layout
-from veilrec.datasets.reading.people import UNKNOWN, Attribute, People, amounts, declared, people_of
+from veilrec.datasets.reading.people import UNKNOWN, Attribute, DescribedUsers, amounts, declared, people_of
 from veilrec.datasets.reading.streams import streamed, whole
-from veilrec.datasets.reading.table import Table, Tokens
+from veilrec.datasets.reading.table import TextTable, Tokens
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 
@@ -87,7 +87,7 @@ def _home(path: Path) -> Path:
     raise BadInput(path, f"there is no {PLAYS} here, nor {ARCHIVE}", "name the folder that holds one of them")
 
 
-def _people(home: Path, cuts: tuple[int, ...]) -> tuple[People, list[str]]:
+def _people(home: Path, cuts: tuple[int, ...]) -> tuple[DescribedUsers, list[str]]:
     """The people whose gender and age are known, and sentences on all others."""
     table = without_header(whole(home, PROFILES), "\t", PERSON, dict.fromkeys(PERSON[:3], "token"))
     if len(sound_ids(table, "user").names) < table.length:
@@ -104,7 +104,7 @@ def _people(home: Path, cuts: tuple[int, ...]) -> tuple[People, list[str]]:
     return everybody.some(believed), left_out("user", {why: int(some.sum()) for why, some in gone.items()})
 
 
-def _heard(home: Path, people: People) -> tuple[Log, Titles, dict[str, int]]:
+def _heard(home: Path, people: DescribedUsers) -> tuple[Log, Titles, dict[str, int]]:
     """The rows of users who count, a name of each artist, and how many rows do not count, by why.
 
     What others played is not even looked at.
@@ -136,7 +136,7 @@ def _heard(home: Path, people: People) -> tuple[Log, Titles, dict[str, int]]:
         "user": Tokens(np.asarray(users), list(number)),
         "item": Tokens(np.asarray(items), list(artists)),
     }
-    table = Table(Source(f"{home}/{PLAYS}", b""), layout, tokens, {}, len(users))
+    table = TextTable(Source(f"{home}/{PLAYS}", b""), layout, tokens, {}, len(users))
     return Log(table, "user", "item"), Titles(PLAYS, titles), gone
 
 

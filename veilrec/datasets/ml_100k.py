@@ -9,7 +9,7 @@ from veilrec.base.limits.bounds import Age, Seed, bounded
 from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.reading.archives import files
 from veilrec.datasets.reading.people import Amounts, Attribute, amounts, binned, declared
-from veilrec.datasets.reading.table import Table
+from veilrec.datasets.reading.table import TextTable
 from veilrec.interactions import Interactions
 
 __all__ = ["ml_100k"]
@@ -55,14 +55,14 @@ def ml_100k(
         split_seed: Decides the order of events at the same time, and so what is held out.
     """
 
-    def attributes(table: Table) -> Mapping[str, Attribute]:
+    def attributes(table: TextTable) -> Mapping[str, Attribute]:
         return {
             "gender": declared(table, "gender", GENDERS),
             "age": binned(table, "age", ages, low=1, high=120),
             "occupation": declared(table, "occupation", {name: name for name in OCCUPATIONS}),
         }
 
-    def values(table: Table) -> Mapping[str, Amounts]:
+    def values(table: TextTable) -> Mapping[str, Amounts]:
         return {"age in years": amounts(table, "age", low=1, high=120)}
 
     found = files(Path(path), "u.data", "ml-100k")

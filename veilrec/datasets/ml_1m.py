@@ -12,7 +12,7 @@ from veilrec.datasets.common.movielens import GENDERS, File, Release, load
 from veilrec.datasets.common.published import beginning
 from veilrec.datasets.reading.archives import files
 from veilrec.datasets.reading.people import Attribute, declared
-from veilrec.datasets.reading.table import Table
+from veilrec.datasets.reading.table import TextTable
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 
@@ -69,7 +69,7 @@ def ml_1m(
         )
     groups = np.array([*(sum(cut <= band for cut in cuts) for band in BANDS), -1])  # unknown is -1, the last
 
-    def attributes(table: Table) -> Mapping[str, Attribute]:
+    def attributes(table: TextTable) -> Mapping[str, Attribute]:
         band = declared(table, "age", {str(start): str(start) for start in BANDS})
         return {
             "gender": declared(table, "gender", GENDERS),

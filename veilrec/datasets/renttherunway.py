@@ -17,8 +17,16 @@ from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
 from veilrec.datasets.reading.cores import among, cut, enough, left_out
-from veilrec.datasets.reading.people import UNKNOWN, Attribute, People, amounts, binned, declared, people_of
-from veilrec.datasets.reading.table import Kind, Table
+from veilrec.datasets.reading.people import (
+    UNKNOWN,
+    Attribute,
+    DescribedUsers,
+    amounts,
+    binned,
+    declared,
+    people_of,
+)
+from veilrec.datasets.reading.table import Kind, TextTable
 from veilrec.datasets.reading.times import times_of
 from veilrec.interactions import Interactions
 
@@ -76,14 +84,14 @@ def _file(path: Path) -> Source:
     return read(path)
 
 
-def _table(source: Source) -> Table:
+def _table(source: Source) -> TextTable:
     table = with_header(source, ",", KINDS, quoted=True)
     for column in ("user_id", "item_id"):
         sound_ids(table, column)
     return table
 
 
-def _people(table: Table, ages: Sequence[int]) -> People:
+def _people(table: TextTable, ages: Sequence[int]) -> DescribedUsers:
     shape = declared(table, "body_type", {name: name for name in SHAPES})
     years = amounts(table, "age")
     believed = (years >= YOUNGEST) & (years <= OLDEST)  # False where it is unknown

@@ -20,7 +20,7 @@ from veilrec.datasets.common.published import with_header
 from veilrec.datasets.reading.archives import Files, files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids
 from veilrec.datasets.reading.cores import among, cut, enough, left_out
-from veilrec.datasets.reading.people import People, declared, people_of
+from veilrec.datasets.reading.people import DescribedUsers, declared, people_of
 from veilrec.datasets.reading.table import Kind, Tokens
 from veilrec.datasets.reading.times import times_of
 from veilrec.errors import BadInput
@@ -109,7 +109,7 @@ def _by_category(log: Log, found: Files) -> Log:
     )
 
 
-def _people(found: Files) -> People:
+def _people(found: Files) -> DescribedUsers:
     table = with_header(found.read(USERS), ",", PERSON)
     sound_ids(table, "userid")
     told = {

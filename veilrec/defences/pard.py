@@ -28,7 +28,7 @@ from veilrec.base.params import Params, Part, Scope
 from veilrec.base.rows import pick, shares
 from veilrec.defence import Defence, HelperSteps, Posting, guarded
 from veilrec.defences.common.estimators import Estimators, distance, dropped, guessing
-from veilrec.defences.common.split import Split
+from veilrec.defences.common.split import SplitRecommender
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender, with_part
 from veilrec.wire.codec import Spec
@@ -40,7 +40,7 @@ DROPPED = 0.5  # of a hidden layer; in the code 0.3 for occupations
 USER, USER_RE, ITEMS, LABEL = "pard.user", "pard.user_re", "pard.items", "pard.label."
 
 
-class Seen(NamedTuple):
+class EstimatorRows(NamedTuple):
     """Some users as their estimators see them, one row each."""
 
     ir: Tensor  # [… , n, 2 · dim] z_u^ir beside the mean of the user's item vectors
@@ -67,7 +67,7 @@ class PARD(Defence):
     Whoever posts gives away z_u^ir, z_u^re, the mean of their item vectors and their labels, without noise.
     z_u^re is trained to carry all guarded attributes at once, so only those post who share every one of them.
 
-    Scores are those of the predictor: `head` and `sharing` of the wrapped model are dropped (`Split`).
+    Scores are those of the predictor: `head` and `sharing` of the wrapped model go (`SplitRecommender`).
 
     The two halves of a user's vector, and the estimators that stay on the device:
 
@@ -130,7 +130,7 @@ class PARD(Defence):
 
     def attach(self, model: Recommender) -> Recommender:
         join = "add" if self.reference else self.join
-        split = Split(model, join=join, head=self.head, average=self.average_user)
+        split = SplitRecommender(model, join=join, head=self.head, average=self.average_user)
         estimators = Estimators(guarded(model, self.attributes), model.dim, split.scale_of("user_re"))
         return with_part(split, "estimators", estimators, Part(Scope.PRIVATE, helper=True))
 
@@ -153,7 +153,7 @@ class PARD(Defence):
         if not estimators.classes:
             return own.re.new_zeros(own.re.shape[:-2])
         public = self._public(model, device)
-        both = Seen(
+        both = EstimatorRows(
             *(torch.cat(pair, -1 if k == 2 else -2) for k, pair in enumerate(zip(public, own, strict=True)))
         )
         unused = estimators.unused(own.re.device)
@@ -185,7 +185,7 @@ class PARD(Defence):
             loss = loss + self.lambda_re * kept
         return loss * (device.round >= self.warm_up)
 
-    def _told(self, weights: Params, own: Seen, device: Device, unused: Tensor) -> Tensor:
+    def _told(self, weights: Params, own: EstimatorRows, device: Device, unused: Tensor) -> Tensor:
         """``[…]`` the cross-entropy of guesses from what is uploaded; Eq. (16) is minus this."""
         if self.reads == "mean" and not self.reference:
             return guessing(weights, "ir", own.ir, own.label, unused)
@@ -194,19 +194,19 @@ class PARD(Defence):
         seat = batch.user.unsqueeze(-2).expand(*own.label.shape[:-1], batch.user.shape[-1])
         return guessing(weights, "ir", x, own.label.gather(-1, seat), unused, batch.weight)
 
-    def _public(self, model: Recommender, device: Device) -> Seen:
+    def _public(self, model: Recommender, device: Device) -> EstimatorRows:
         """The rows of D_pub that a device draws for this step; none before anybody has posted."""
         lead, public = device.keys.value.shape, device.public
         names = list(_estimators(model).classes)
         if USER not in public:
             none, some = device.batch.weight, (*lead, 0, model.dim)
             label = device.keys.value.new_zeros(*lead, len(names), 0)
-            return Seen(none.new_zeros(*lead, 0, 2 * model.dim), none.new_zeros(some), label)
+            return EstimatorRows(none.new_zeros(*lead, 0, 2 * model.dim), none.new_zeros(some), label)
         n = len(public[USER])
         drawn = device.keys.fold("public").order(n)[..., : max(1, round(self.public_share * n))]  # [… , k]
         ir = torch.cat([public[USER], public[ITEMS]], -1)
         label = torch.stack([public[LABEL + name][drawn] for name in names], -2)
-        return Seen(ir[drawn], public[USER_RE][drawn], label)
+        return EstimatorRows(ir[drawn], public[USER_RE][drawn], label)
 
 
 def _estimators(model: Recommender) -> Estimators:
@@ -215,14 +215,16 @@ def _estimators(model: Recommender) -> Estimators:
     return found
 
 
-def _own(model: Recommender, weights: Params, device: Device) -> Seen:
+def _own(model: Recommender, weights: Params, device: Device) -> EstimatorRows:
     """A device's own users, ``[… , seats, …]``."""
     batch, user = device.batch, weights["user"]
     names = _estimators(model).classes
     label = (
         torch.stack([batch.attributes[name] for name in names], -2) if names else batch.user[..., None, :0]
     )
-    return Seen(torch.cat([user, _mean_items(weights["item"], batch.history)], -1), weights["user_re"], label)
+    return EstimatorRows(
+        torch.cat([user, _mean_items(weights["item"], batch.history)], -1), weights["user_re"], label
+    )
 
 
 def _mean_items(item: Tensor, history: Tensor) -> Tensor:

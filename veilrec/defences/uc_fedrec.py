@@ -26,7 +26,7 @@ from veilrec.base.limits.bounds import Amount, Positive, Width
 from veilrec.base.params import Part, Scope
 from veilrec.defence import Defence, HelperSteps, guarded
 from veilrec.defences.common.adversary import mean_over, part_named
-from veilrec.defences.common.split import Perceptron, perceive
+from veilrec.defences.common.split import SidePerceptron, perceive
 from veilrec.model import Device, Recommender, with_part
 
 __all__ = ["UCFedRec"]
@@ -81,7 +81,7 @@ class UCFedRec(Defence):
     def attach(self, model: Recommender) -> Recommender:
         """One discriminator for each attribute, which all devices get."""
         for name, classes in guarded(model, self.attributes).items():
-            network = Perceptron([model.dim, *self.hidden, classes])
+            network = SidePerceptron([model.dim, *self.hidden, classes])
             model = with_part(model, part_named(PART, name), network, Part(Scope.SHARED, helper=True))
         return model
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from veilrec.datasets.reading.columns import column
 from veilrec.datasets.reading.layout import is_number
 from veilrec.datasets.reading.people import Attribute, amounts, observed
-from veilrec.datasets.reading.table import Table, read_table
+from veilrec.datasets.reading.table import TextTable, read_table
 from veilrec.errors import BadInput
 from veilrec.lab.columns import opened
 from veilrec.lab.ids import NPY, begin_of, unique_ids
@@ -70,7 +70,7 @@ def read_attributes(
     return Described(where, unique_ids(table, name), labels, values, asked, tuple(notes))
 
 
-def _table(path: Path, ids: str | None, told: Sequence[str]) -> tuple[Table, str]:
+def _table(path: Path, ids: str | None, told: Sequence[str]) -> tuple[TextTable, str]:
     """All columns as words, and the name of the one with ids."""
     begin = begin_of(path)
     if begin.startswith(NPY) or path.suffix == ".safetensors":
@@ -88,7 +88,7 @@ def _refuse_contradictions(wanted: Sequence[str], amounts: Sequence[str], ids: s
         raise BadInput("--continuous", what, "choose one of the two")
 
 
-def _labels(table: Table, names: Sequence[str], asked: bool) -> tuple[dict[str, Attribute], list[str]]:
+def _labels(table: TextTable, names: Sequence[str], asked: bool) -> tuple[dict[str, Attribute], list[str]]:
     """The columns with classes; one that cannot be an attribute is an error where it was asked for."""
     found, notes = {}, []
     for name in names:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from veilrec.datasets.reading.archives import kind_of, read
 from veilrec.datasets.reading.assemble import sound_ids
-from veilrec.datasets.reading.table import Table
+from veilrec.datasets.reading.table import TextTable
 from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
 
@@ -42,7 +42,7 @@ def read_ids(path: Path) -> list[str]:
     return ids
 
 
-def unique_ids(table: Table, name: str) -> list[str]:
+def unique_ids(table: TextTable, name: str) -> list[str]:
     """``[rows]`` the ids in a column: none empty, none twice, none a rounded number."""
     codes, names = sound_ids(table, name)
     _refuse_decimals(table.source.where, names)

@@ -8,7 +8,7 @@ from typing import Any
 
 from veilrec.errors import BadInput, nearest
 from veilrec.metrics.groups import flat, seed_of
-from veilrec.metrics.leaks import Run
+from veilrec.metrics.leaks import NamedRun
 from veilrec.result import Result
 
 __all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unlike"]
@@ -27,7 +27,7 @@ COUNTED = {
 }
 
 
-def refuse_mixtures(runs: Sequence[Run]) -> None:
+def refuse_mixtures(runs: Sequence[NamedRun]) -> None:
     """Runs on other data, or scored in another way."""
     if not runs:
         raise BadInput("compare", "no runs", "name at least one run directory")
@@ -46,14 +46,14 @@ def refuse_mixtures(runs: Sequence[Run]) -> None:
                 )
 
 
-def _told(what: str, first: Run, run: Run, one: Any, other: Any) -> str:
+def _told(what: str, first: NamedRun, run: NamedRun, one: Any, other: Any) -> str:
     if what == "data":
         one, other = (each.result.data.get("name", "?") for each in (first, run))
         return f": {other}, not {one}" if one != other else f": both are {one}, with other events or users"
     return f": {other}; not {one}"
 
 
-def chosen_audit(runs: Sequence[Run], told: str) -> str:
+def chosen_audit(runs: Sequence[NamedRun], told: str) -> str:
     """The audit to show: as told, our own, or the only one that all runs have; of a single run the first."""
     names = list(dict.fromkeys(name for run in runs for name in run.result.privacy))
     if told and told not in names:
@@ -67,9 +67,9 @@ def chosen_audit(runs: Sequence[Run], told: str) -> str:
     return chosen
 
 
-def _refuse_other_audits(runs: Sequence[Run], audit: str) -> None:
+def _refuse_other_audits(runs: Sequence[NamedRun], audit: str) -> None:
     """Every run against the first, and against the first of its seed."""
-    first: dict[Any, Run] = {}
+    first: dict[Any, NamedRun] = {}
     for run in runs:
         for one in (runs[0], first.setdefault(seed_of(run.result), run)):
             if what := unlike(one.result, run.result, audit):

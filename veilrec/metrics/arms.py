@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import attackers_of, threat_of
 from veilrec.metrics.groups import Group, cells_of, labels, trained
-from veilrec.metrics.leaks import Run, only_read
+from veilrec.metrics.leaks import NamedRun, only_read
 from veilrec.metrics.measures import Measure, gathered, pool
 from veilrec.result import Result
 
-__all__ = ["Arm", "Family", "Terms", "families", "protocols", "terms"]
+__all__ = ["Arm", "Family", "FindingTerms", "families", "protocols", "terms"]
 
 ORACLE = "oracle: chosen with the truth in hand"
 Named = tuple[str, Result]
@@ -93,7 +93,7 @@ class Family:
         return f"{attribute} · {audit}" if len(self.audits) > 1 else attribute
 
 
-class Terms(NamedTuple):
+class FindingTerms(NamedTuple):
     """The protocol under which a finding holds."""
 
     audit: str
@@ -107,13 +107,13 @@ class Terms(NamedTuple):
         return f"Audit {self.audit}; {granted}; {ORACLE if self.oracle else chosen}"
 
 
-def terms(arm: Arm, audit: str) -> Terms:
+def terms(arm: Arm, audit: str) -> FindingTerms:
     """Grants to the attackers of an audit in any run of an arm, and whether the truth chose them."""
     found = [result.privacy[audit] for result in arm.results if audit in result.privacy]
     grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
     entries = [entry for one in found for entry in (one.get("attributes") or {}).values()]
     readers = only_read(attacker for entry in entries for attacker in entry.get("attackers") or ())
-    return Terms(audit, list(grants), any(bool(one.get("oracle")) for one in found), readers)
+    return FindingTerms(audit, list(grants), any(bool(one.get("oracle")) for one in found), readers)
 
 
 def protocols(family: Family, audit: str) -> list[str]:
@@ -124,7 +124,7 @@ def protocols(family: Family, audit: str) -> list[str]:
 
 def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
     """The arms that compare, together; and a sentence for each run that was left out."""
-    cells, doubles = cells_of((Run(name, result) for name, result in results), _alike)
+    cells, doubles = cells_of((NamedRun(name, result) for name, result in results), _alike)
     left = [
         f"{run.name} is left out: it has the settings and the seed of {first.name}." for run, first in doubles
     ]
@@ -132,7 +132,7 @@ def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
     return [Family(_arms(group)) for group in groups.values()], left
 
 
-def _first(cell: Mapping[Any, Run]) -> Result:
+def _first(cell: Mapping[Any, NamedRun]) -> Result:
     return next(iter(cell.values())).result
 
 
@@ -150,6 +150,6 @@ def _comparable(result: Result) -> str:
     return json.dumps([result.data_fingerprint, split, utility.protocol, utility.select, utility.users])
 
 
-def _arms(cells: Sequence[Mapping[Any, Run]]) -> tuple[Arm, ...]:
+def _arms(cells: Sequence[Mapping[Any, NamedRun]]) -> tuple[Arm, ...]:
     called = labels([_first(cell).settings for cell in cells])
     return tuple(Arm(label, cell, k) for k, (label, cell) in enumerate(zip(called, cells, strict=True)))

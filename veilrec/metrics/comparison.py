@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from veilrec.errors import BadInput, nearest
 from veilrec.metrics.alike import chosen_audit, refuse_mixtures
 from veilrec.metrics.groups import Group, grouped
-from veilrec.metrics.leaks import Run
+from veilrec.metrics.leaks import NamedRun
 from veilrec.metrics.statements import Statement, statements_of
 
 __all__ = ["Comparison", "compare"]
@@ -41,7 +41,7 @@ class Comparison:
     notes: Sequence[str]
 
 
-def compare(runs: Sequence[Run], *, metric: str = "", audit: str = "") -> Comparison:
+def compare(runs: Sequence[NamedRun], *, metric: str = "", audit: str = "") -> Comparison:
     """Runs side by side; nothing is merged that was measured differently.
 
     Raises:

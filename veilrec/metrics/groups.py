@@ -9,7 +9,7 @@ from typing import Any
 
 from veilrec.errors import BadInput
 from veilrec.metrics.epsilons import Epsilon, epsilon_of
-from veilrec.metrics.leaks import Leak, Run, leak_of
+from veilrec.metrics.leaks import Leak, NamedRun, leak_of
 from veilrec.metrics.measures import Measure, read, together
 from veilrec.result import Result
 
@@ -43,7 +43,7 @@ class Group:
     """
 
     label: str
-    runs: Mapping[Any, Run]
+    runs: Mapping[Any, NamedRun]
 
     @property
     def results(self) -> list[Result]:
@@ -91,10 +91,10 @@ class Group:
 
 
 def cells_of(
-    runs: Iterable[Run], alike: Callable[[Result], str]
-) -> tuple[list[dict[Any, Run]], list[tuple[Run, Run]]]:
+    runs: Iterable[NamedRun], alike: Callable[[Result], str]
+) -> tuple[list[dict[Any, NamedRun]], list[tuple[NamedRun, NamedRun]]]:
     """Runs that are alike, by seed; and those whose place was taken, each with the one that has it."""
-    found: dict[str, dict[Any, Run]] = {}
+    found: dict[str, dict[Any, NamedRun]] = {}
     doubles = []
     for run in runs:
         cell = found.setdefault(alike(run.result), {})
@@ -103,7 +103,7 @@ def cells_of(
     return list(found.values()), doubles
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def grouped(runs: Sequence[NamedRun]) -> list[Group]:
     """Group runs by their settings without the seed.
 
     Raises:

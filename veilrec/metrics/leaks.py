@@ -11,10 +11,10 @@ from veilrec.errors import Corrupted
 from veilrec.metrics.measures import Measure, together
 from veilrec.result import Result
 
-__all__ = ["Leak", "Run", "attacker_of", "found_in", "leak_of", "leaks_by_seed", "mute", "only_read"]
+__all__ = ["Leak", "NamedRun", "attacker_of", "found_in", "leak_of", "leaks_by_seed", "mute", "only_read"]
 
 
-class Run(NamedTuple):
+class NamedRun(NamedTuple):
     """A finished run and where it lies."""
 
     name: str
@@ -57,7 +57,7 @@ def only_read(attackers: Iterable[Mapping[str, Any]]) -> bool:
     return {one.get("family") for one in attackers} - {"floor"} == {"gradient"}
 
 
-def found_in(run: Run, audit: str, attribute: str) -> Leak | None:
+def found_in(run: NamedRun, audit: str, attribute: str) -> Leak | None:
     """Read the worst attacker's score on an attribute from a run; None where nobody tried."""
     entry = run.result.privacy.get(audit, {}).get("attributes", {}).get(attribute) or {}
     verdict = entry.get("verdict")
@@ -81,13 +81,13 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
     return Leak(measure, score, chance, turned)
 
 
-def leaks_by_seed(runs: Mapping[Any, Run], audit: str, attribute: str) -> dict[Any, Measure]:
+def leaks_by_seed(runs: Mapping[Any, NamedRun], audit: str, attribute: str) -> dict[Any, Measure]:
     """Scores of the worst attacker, in each run in which somebody tried."""
     found = {seed: found_in(run, audit, attribute) for seed, run in runs.items()}
     return {seed: one.measure for seed, one in found.items() if one is not None}
 
 
-def leak_of(runs: Mapping[Any, Run], audit: str, attribute: str) -> Leak | None:
+def leak_of(runs: Mapping[Any, NamedRun], audit: str, attribute: str) -> Leak | None:
     """The leak of a group, over its seeds; None where a run is missing it."""
     found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
     if len(found) < len(runs):

@@ -33,7 +33,7 @@ from veilrec.base.params import Params, Part, Scope
 from veilrec.clients import Batch
 from veilrec.model import Device, Recommender
 from veilrec.models.common.layers import asked, bce
-from veilrec.models.pfedrec import Score
+from veilrec.models.pfedrec import ScoreFunction
 
 __all__ = ["FedRAP"]
 
@@ -87,7 +87,7 @@ class FedRAP(Recommender):
         self.parts = {"item": item, "residual": residual, "score": score}
         self.item = nn.Parameter(torch.empty(n_items, dim))
         self.residual = nn.Parameter(torch.empty(n_items, n_seats, dim))
-        self.score = Score(n_seats if alone else 1, dim)
+        self.score = ScoreFunction(n_seats if alone else 1, dim)
         self.n_items, self.n_seats, self.dim = n_items, n_seats, project or n_items
         self.signs = _signs(n_items, project) if project else None
 

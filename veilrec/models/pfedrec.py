@@ -30,7 +30,7 @@ from veilrec.models.common.layers import asked, bce, rows_of
 __all__ = ["PFedRec"]
 
 
-class Score(nn.Module):
+class ScoreFunction(nn.Module):
     """A linear score function for each seat."""
 
     def __init__(self, n_seats: int, dim: int) -> None:
@@ -82,7 +82,7 @@ class PFedRec(Recommender):
         score = Part(Scope.PRIVATE, rows="user", shared_init=True)
         self.parts = {"score": score, "item": Part(Scope.SHARED, rows="item")}
         self.dim, self.personal = dim, personal
-        self.score = Score(n_seats, dim)
+        self.score = ScoreFunction(n_seats, dim)
         self.item = nn.Parameter(torch.empty(n_items, dim))
 
     def represent(self, batch: Batch) -> Tensor:

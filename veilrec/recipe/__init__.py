@@ -21,7 +21,7 @@ from veilrec.recipe.plugins import Plugin
 from veilrec.recipe.retired import without_retired
 from veilrec.recipe.sections import LISTED, resolve
 from veilrec.recipe.settings import plain
-from veilrec.recipe.source import SWEEP, Source
+from veilrec.recipe.source import SWEEP, RecipeSource
 
 if TYPE_CHECKING:
     from veilrec.experiment import Experiment
@@ -45,7 +45,7 @@ class Recipe:
 
     values: dict[str, Any]
     origins: dict[str, str] = field(compare=False)
-    source: Source = field(compare=False, repr=False)
+    source: RecipeSource = field(compare=False, repr=False)
     data_dir: Path | None = field(default=None, compare=False)
 
     @classmethod
@@ -65,7 +65,7 @@ class Recipe:
         Raises:
             BadInput: With file and line, for whatever will not do.
         """
-        source = Source.read(None if path is None else Path(path))
+        source = RecipeSource.read(None if path is None else Path(path))
         for text in sets:
             source = source.order(text)
         if seed is not None:
@@ -80,10 +80,10 @@ class Recipe:
             BadInput: For whatever will not do.
         """
         told = dict.fromkeys(_keys(values), who)
-        return cls._checked(Source(None, copy.deepcopy(dict(values)), told=told), data_dir, True)
+        return cls._checked(RecipeSource(None, copy.deepcopy(dict(values)), told=told), data_dir, True)
 
     @classmethod
-    def _checked(cls, source: Source, data_dir: Path | None, has_data: bool) -> Recipe:
+    def _checked(cls, source: RecipeSource, data_dir: Path | None, has_data: bool) -> Recipe:
         recipe = cls._resolved(source, data_dir, has_data)
         for cell in recipe.cells():
             with cell.recipe.blaming():
@@ -91,7 +91,7 @@ class Recipe:
         return recipe
 
     @classmethod
-    def _resolved(cls, source: Source, data_dir: Path | None, has_data: bool) -> Recipe:
+    def _resolved(cls, source: RecipeSource, data_dir: Path | None, has_data: bool) -> Recipe:
         """A recipe that stands for all its cells has the values of the first one."""
         first = source
         try:

@@ -12,14 +12,14 @@ from veilrec.base import toml
 from veilrec.errors import BadInput
 from veilrec.recipe.sections import SECTIONS
 
-__all__ = ["Source"]
+__all__ = ["RecipeSource"]
 
 SWEEP = "[sweep]"
 DIGITS = 9  # of a place in a list
 
 
 @dataclass(frozen=True)
-class Source:
+class RecipeSource:
     """A recipe as it was written, before defaults, and who wrote which value.
 
     Attributes:
@@ -37,14 +37,14 @@ class Source:
     orders: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path | None) -> Source:
+    def read(cls, path: Path | None) -> RecipeSource:
         """A recipe's file; without one, an empty recipe."""
         if path is None:
             return cls(None, {})
         document = toml.read(path)
         return cls(path, document.values, document.lines)
 
-    def order(self, text: str) -> Source:
+    def order(self, text: str) -> RecipeSource:
         """Put one ``--set key=value`` on top."""
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
@@ -54,7 +54,7 @@ class Source:
         source = self.put(key, toml.value_of(value), "--set")
         return replace(source, orders={**self.orders, key: f"{key}={value}"})
 
-    def put(self, key: str, value: Any, who: str) -> Source:
+    def put(self, key: str, value: Any, who: str) -> RecipeSource:
         """Replace one value; a seed replaces seeds, and the other way round."""
         raw, parts = copy.deepcopy(self.raw), key.split(".")
         if key in ("seed", "seeds"):
@@ -63,7 +63,7 @@ class Source:
         _put(raw, parts, value, where=f"--set {key}" if who == "--set" else key)
         return replace(self, raw=raw, told={**self.told, key: who})
 
-    def without(self, *sections: str) -> Source:
+    def without(self, *sections: str) -> RecipeSource:
         """Without some sections."""
         return replace(self, raw={name: value for name, value in self.raw.items() if name not in sections})
 

@@ -15,7 +15,7 @@ from veilrec.metrics.words import bracketed, number
 
 __all__ = [
     "Chart",
-    "Table",
+    "PageTable",
     "Variant",
     "colour",
     "drawing",
@@ -37,7 +37,7 @@ ROW, GAP = 17, 12  # pixels: one arm in a row, and between rows
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """The numbers behind a chart: its text alternative.
 
     Attributes:
@@ -58,7 +58,7 @@ class Variant(NamedTuple):
     name: str
     group: str
     figure: Figure
-    table: Table
+    table: PageTable
 
 
 class Chart(NamedTuple):
@@ -71,7 +71,7 @@ class Chart(NamedTuple):
     variants: Sequence[Variant]
 
     @property
-    def tables(self) -> list[tuple[Table, list[int]]]:
+    def tables(self) -> list[tuple[PageTable, list[int]]]:
         """The numbers behind it: each table once, with the places of the drawings that it belongs to."""
         places = gathered((id(one.table), place) for place, one in enumerate(self.variants))
         return [(self.variants[some[0]].table, some) for some in places.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from veilrec.metrics.arms import Arm, Family, Terms
+from veilrec.metrics.arms import Arm, Family, FindingTerms
 from veilrec.metrics.sentences import sentence
 from veilrec.metrics.statements import Statement, statements_of
 from veilrec.metrics.words import bracketed
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
         return self.verdict.arm
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> FindingTerms:
         """The protocol under which it holds."""
         return self.verdict.terms
 

@@ -12,7 +12,7 @@ from veilrec.metrics.words import bracketed, number
 from veilrec.report.figures import (
     Chart,
     Figure,
-    Table,
+    PageTable,
     Variant,
     colour,
     drawing,
@@ -162,7 +162,7 @@ def _step(kept: Sequence[Point]) -> Figure:
     return scatter("lines", *places, name="frontier", line=dots)
 
 
-def _table(family: Family, points: Sequence[Point], title: str) -> Table:
+def _table(family: Family, points: Sequence[Point], title: str) -> PageTable:
     """The numbers behind one plane."""
     scale = MEASURES[points[0].verdict.scale]
     head = [
@@ -186,4 +186,4 @@ def _table(family: Family, points: Sequence[Point], title: str) -> Table:
         ]
         for p in points
     ]
-    return Table(head, rows, (0, 1), title)
+    return PageTable(head, rows, (0, 1), title)

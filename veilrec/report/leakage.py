@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import bare, bracketed, number
-from veilrec.report.figures import Chart, Figure, Table, Variant, drawing, rows_figure, ticks
+from veilrec.report.figures import Chart, Figure, PageTable, Variant, drawing, rows_figure, ticks
 from veilrec.report.verdicts import (
     MEASURES,
     SCALES,
@@ -125,7 +125,7 @@ def _attackers(family: Family, audit: str, attribute: str, measure: str) -> Figu
     return rows_figure(names, series, MEASURES[measure].words, across, chance if measure in SCALES else None)
 
 
-def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[str]) -> Table:
+def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[str]) -> PageTable:
     head = ["defence", "attacker", "family", *(MEASURES[name].short for name in shown), "p"]
     rows = [
         [
@@ -140,7 +140,7 @@ def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[
     ]
     given = [floors(family, audit, attribute, name) for name in shown]
     rows += [["floor", kind, "", *(number(one.get(kind)) for one in given), "–"] for kind in _keys(given)]
-    return Table(head, rows, (0, 1, 2), family.title(audit, attribute))
+    return PageTable(head, rows, (0, 1, 2), family.title(audit, attribute))
 
 
 def _heat(name: str, group: str, rows: Parts) -> Variant:
@@ -160,7 +160,7 @@ def _heat(name: str, group: str, rows: Parts) -> Variant:
         yaxis=ticks([row for row, _ in rows], 18, autorange="reversed", **plain),
     )
     body = [[row, *(bracketed(found.get(key)) for key in keys)] for row, found in rows]
-    return Variant(name, group, figure, Table(["", *keys], body, (0,), f"{name}; chance 0.5"))
+    return Variant(name, group, figure, PageTable(["", *keys], body, (0,), f"{name}; chance 0.5"))
 
 
 def _depth(one: Measure) -> float:
@@ -176,7 +176,7 @@ def _number(one: Measure) -> str:
 
 def _rows_table(
     what: str, names: Sequence[str], series: Series, floor: Mapping[str, float], title: str
-) -> Table:
+) -> PageTable:
     rows = [
         [
             arm.label,
@@ -187,4 +187,4 @@ def _rows_table(
         for name, one in zip(names, ones, strict=True)
     ]
     rows += [["floor", name, number(at)] for name, at in floor.items()]
-    return Table(["defence", what, "value [95 %]"], rows, (0, 1), title)
+    return PageTable(["defence", what, "value [95 %]"], rows, (0, 1), title)

@@ -11,16 +11,16 @@ from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.groups import flat
 from veilrec.metrics.measures import average
 from veilrec.metrics.words import ABSENT, bare, count, duration, number, shown
-from veilrec.report.figures import Table
+from veilrec.report.figures import PageTable
 
-__all__ = ["Audit", "Ledger", "audits", "ledgers", "runs", "settings", "utility_table"]
+__all__ = ["AuditSection", "LedgerSection", "audits", "ledgers", "runs", "settings", "utility_table"]
 
 NOTHING = "no formal guarantee"
 TOO_MUCH = 20  # a composed ε beyond which a guarantee rules nothing out, as the ledger itself has it
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditSection:
     """One protocol of attack, and the arms that were judged by it."""
 
     name: str
@@ -28,12 +28,12 @@ class Audit:
     sees: list[str]
     grants: list[str]
     oracle: bool
-    threat: Table
-    attributes: Table
+    threat: PageTable
+    attributes: PageTable
 
 
 @dataclass(frozen=True)
-class Ledger:
+class LedgerSection:
     """The guarantees of an arm's defences, as a report shows them.
 
     `kind` is ``sure``, ``weak`` (accounted for, with what limits it among the `flags`) or ``open``.
@@ -47,7 +47,7 @@ class Ledger:
     notes: list[str]
 
 
-def audits(family: Family) -> list[Audit]:
+def audits(family: Family) -> list[AuditSection]:
     """Each protocol once, for all arms that share it word for word."""
     found: dict[str, list[tuple[Arm, str, Mapping[str, Any]]]] = {}
     for arm in family.arms:
@@ -57,12 +57,12 @@ def audits(family: Family) -> list[Audit]:
     return [_audit(alike) for alike in found.values()]
 
 
-def ledgers(family: Family) -> list[Ledger]:
+def ledgers(family: Family) -> list[LedgerSection]:
     """The guarantees of each arm; over several seeds the largest sum."""
     return [_ledger(arm) for arm in family.arms]
 
 
-def utility_table(family: Family) -> Table:
+def utility_table(family: Family) -> PageTable:
     """Every metric of every arm, popularity on top."""
     utility = family.first.utility
     names = list(utility.test)
@@ -71,10 +71,10 @@ def utility_table(family: Family) -> Table:
         means = [average(r.utility.test.get(name) for r in arm.results) for name in names]
         flagged = " (collapsed)" if arm.collapsed else ""
         rows.append([f"{arm.label}{flagged}", str(len(arm.runs)), *(number(value, 4) for value in means)])
-    return Table(["defence", "seeds", *names], rows)
+    return PageTable(["defence", "seeds", *names], rows)
 
 
-def runs(family: Family) -> Table:
+def runs(family: Family) -> PageTable:
     """Every run by name."""
     rows = [
         [
@@ -90,12 +90,12 @@ def runs(family: Family) -> Table:
         for arm in family.arms
         for seed, (name, result) in arm.runs.items()
     ]
-    return Table(
+    return PageTable(
         ["run", "defence", "seed", "round kept", "ended by", "time", "recipe", "data"], rows, (0, 1, 4, 6, 7)
     )
 
 
-def settings(arm: Arm) -> tuple[Table, Table, Table]:
+def settings(arm: Arm) -> tuple[PageTable, PageTable, PageTable]:
     """The recipe of an arm, where it ran, and its data, as dotted names and values."""
     first = arm.first
     return (
@@ -107,21 +107,21 @@ def settings(arm: Arm) -> tuple[Table, Table, Table]:
     )
 
 
-def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> Audit:
+def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> AuditSection:
     _, name, first = alike[0]
     threat = first.get("threat") or {}
     attributes = [
         [attribute, *_classes(entry), bare(entry.get("known")), bare(entry.get("targets"))]
         for attribute, entry in (first.get("attributes") or {}).items()
     ]
-    return Audit(
+    return AuditSection(
         name,
         [arm for arm, _, _ in alike],
         list(dict.fromkeys(str(entry.get("sees", "")) for *_, entry in alike)),
         [str(sentence) for sentence in first.get("grants") or ()],
         bool(first.get("oracle")),
         _pairs(flat({k: v for k, v in threat.items() if k != "grants"}, every=True), "protocol"),
-        Table(["attribute", "classes, with users", "known", "targets"], attributes, (0, 1)),
+        PageTable(["attribute", "classes, with users", "known", "targets"], attributes, (0, 1)),
     )
 
 
@@ -133,14 +133,14 @@ def _classes(entry: Mapping[str, Any]) -> list[str]:
     return [", ".join(f"{label} ({count(users)})" for label, users in pairs)]
 
 
-def _ledger(arm: Arm) -> Ledger:
+def _ledger(arm: Arm) -> LedgerSection:
     found = [result.ledger for result in arm.results if result.ledger]
     if not found:
-        return Ledger(arm, "open", [NOTHING], "", "", [])
+        return LedgerSection(arm, "open", [NOTHING], "", "", [])
     first = max(found, key=lambda one: _epsilon(one) or 0.0)  # the seed in which most was spent
     guarantee = len(found) == len(arm.results) and all(one.get("guarantee") for one in found)
     limits = _limits(first, arm) if guarantee else []
-    return Ledger(
+    return LedgerSection(
         arm,
         "open" if not guarantee else "weak" if limits else "sure",
         [NOTHING] if not guarantee else limits or ["formal guarantee"],
@@ -174,5 +174,5 @@ def _epsilon(ledger: Mapping[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _pairs(values: Mapping[str, Any], what: str) -> Table:
-    return Table([what, "value"], [[key, shown(value)] for key, value in values.items()], (0, 1))
+def _pairs(values: Mapping[str, Any], what: str) -> PageTable:
+    return PageTable([what, "value"], [[key, shown(value)] for key, value in values.items()], (0, 1))

@@ -11,7 +11,7 @@ from veilrec.metrics.words import ABSENT, amount, duration, number
 from veilrec.report.figures import (
     Chart,
     Figure,
-    Table,
+    PageTable,
     Variant,
     colour,
     dash,
@@ -42,7 +42,7 @@ def learning(family: Family) -> Chart:
     return Chart("learning", "Learning curves", caption, "Show", drawn)
 
 
-def cost(family: Family) -> Table:
+def cost(family: Family) -> PageTable:
     """Bytes that one device sends and receives in a round, and time and memory, as means over seeds."""
     rows = [
         [
@@ -57,7 +57,7 @@ def cost(family: Family) -> Table:
     ]
     head = ["defence", "up per device and round", "down per device and round", "up and down, whole run"]
     caption = "Bytes are counted from each message, not estimated; a device sends up and receives down."
-    return Table([*head, "device", "time", "peak memory"], rows, (0, 4), caption)
+    return PageTable([*head, "device", "time", "peak memory"], rows, (0, 4), caption)
 
 
 def _learned(family: Family, name: str, axis: str) -> Variant:
@@ -80,7 +80,7 @@ def _learned(family: Family, name: str, axis: str) -> Variant:
             ends = [number(values[1], 4), number(values[-2], 4)]
             rows.append([label, *ends, str(result.selected), number(curve.get(result.selected), 4)])
     beside = f"; popularity on test items {number(floor, 4)}" if floor is not None else ""
-    table = Table(["run", "first", "last", "round kept", "there"], rows, (0,), f"{name}{beside}")
+    table = PageTable(["run", "first", "last", "round kept", "there"], rows, (0,), f"{name}{beside}")
     return Variant(axis, "", figure, table)
 
 

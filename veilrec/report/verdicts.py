@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import unlike
-from veilrec.metrics.arms import Arm, Family, Terms, terms
+from veilrec.metrics.arms import Arm, Family, FindingTerms, terms
 from veilrec.metrics.leaks import attacker_of
 from veilrec.metrics.measures import Measure, combined_p, gathered, pool, read
 
@@ -17,7 +17,7 @@ __all__ = [
     "MEASURES",
     "SCALES",
     "Attacker",
-    "Score",
+    "ScoreName",
     "Verdict",
     "attackers",
     "floors",
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-class Score(NamedTuple):
+class ScoreName(NamedTuple):
     """A measure of attacks: its names, long to short, and what chance gives, if that is one number."""
 
     words: str
@@ -41,23 +41,23 @@ class Score(NamedTuple):
 
 
 MEASURES = {
-    "auc": Score("AUC: of two users of different classes, how often ranked right", "AUC", "AUC", 0.5),
-    "micro_f1": Score("how often the guess is right (micro-F1)", "how often right", "right"),
-    "balanced_accuracy": Score(
+    "auc": ScoreName("AUC: of two users of different classes, how often ranked right", "AUC", "AUC", 0.5),
+    "micro_f1": ScoreName("how often the guess is right (micro-F1)", "how often right", "right"),
+    "balanced_accuracy": ScoreName(
         "how often right, every class weighing the same (balanced accuracy)", "balanced accuracy", "balanced"
     ),
-    "macro_f1": Score("macro-F1", "macro-F1", "macro-F1"),
-    "tpr_at_1": Score(
+    "macro_f1": ScoreName("macro-F1", "macro-F1", "macro-F1"),
+    "tpr_at_1": ScoreName(
         "share found at 1 % false alarms (true positive rate)",
         "found at 1 % false alarms",
         "TPR at 1 %",
         0.01,
     ),
-    "spearman": Score(
+    "spearman": ScoreName(
         "Spearman's rank correlation ρ of guess and truth", "rank correlation", "Spearman's ρ", 0.0
     ),
-    "r2": Score("R² of the guess", "R²", "R²", 0.0),
-    "mae": Score("mean distance of guess and truth", "mean distance", "distance"),
+    "r2": ScoreName("R² of the guess", "R²", "R²", 0.0),
+    "mae": ScoreName("mean distance of guess and truth", "mean distance", "distance"),
 }
 SCALES = ("auc", "spearman", "r2")  # what a verdict may be given in, first found
 
@@ -107,7 +107,7 @@ class Verdict:
         return self.terms.grants
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> FindingTerms:
         """The protocol under which it holds."""
         return terms(self.arm, self.audit)
 

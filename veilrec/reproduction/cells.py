@@ -11,7 +11,7 @@ from veilrec.errors import BadInput, nearest
 from veilrec.lab.presets import preset
 from veilrec.metrics.alike import FREE
 from veilrec.metrics.groups import ASIDE, flat
-from veilrec.metrics.leaks import Run
+from veilrec.metrics.leaks import NamedRun
 from veilrec.recipe import Recipe
 from veilrec.recipe.settings import plain, shown
 from veilrec.reproduction.contents import Table
@@ -152,10 +152,12 @@ class FinishedRuns:
                 found[seed] = self._read[folder]
         return found
 
-    def named(self, dataset: str, method: str) -> list[Run]:
+    def named(self, dataset: str, method: str) -> list[NamedRun]:
         """The same results with the paths of their runs."""
         place = self.out / dataset / method
-        return [Run(str(place / f"seed={seed}"), run) for seed, run in self.runs(dataset, method).items()]
+        return [
+            NamedRun(str(place / f"seed={seed}"), run) for seed, run in self.runs(dataset, method).items()
+        ]
 
 
 def other_settings(cell: PaperCell, result: Result) -> list[str]:

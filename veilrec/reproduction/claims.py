@@ -18,7 +18,7 @@ from veilrec.reproduction.tables import values_of
 from veilrec.reproduction.words import COMPONENTS, below, score_label
 from veilrec.result import Result
 
-__all__ = ["Checked", "Verdict", "check", "sides"]
+__all__ = ["CheckedClaim", "Verdict", "check", "sides"]
 
 Verdict = Literal["yes", "no", "not told apart", "cannot be checked"]
 Side = dict[int, Measure]
@@ -26,7 +26,7 @@ Runs = dict[str, dict[int, Result]]  # by method and seed
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedClaim:
     """A claim and what our runs say to it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Checked:
     ranked: bool = True
 
 
-def check(paper: Paper, table: Table, claim: Claim, dataset: str, finished: FinishedRuns) -> Checked:
+def check(paper: Paper, table: Table, claim: Claim, dataset: str, finished: FinishedRuns) -> CheckedClaim:
     """A claim of a table on a dataset, from the runs that are there."""
     what, against = sides(paper, table, claim)
     runs = {who: finished.runs(dataset, who) for who in _methods(claim)}
@@ -54,14 +54,14 @@ def check(paper: Paper, table: Table, claim: Claim, dataset: str, finished: Fini
     said, found = _said(paper, claim, what, against), minus(first, second)
     if found is None or not found.sure:
         why = _absent(paper, claim, runs, first, second)
-        return Checked("cannot be checked", found, 0, f"{said}: cannot be checked, {why}.")
+        return CheckedClaim("cannot be checked", found, 0, f"{said}: cannot be checked, {why}.")
     seeds = sorted(first.keys() & second.keys())
     numbers = _numbers([first[s].value for s in seeds], [second[s].value for s in seeds], found)
     low = _below(paper, claim, runs, seeds)
     mute = any(side[seed].mute for side in (first, second) for seed in seeds)
     verdict, doubts = _verdict(claim, found), "".join(_doubts(claim, low, len(seeds), mute))
     sentence = f"{said}: {verdict}, {numbers}{doubts}."
-    return Checked(verdict, found, len(seeds), sentence, ranked=not (mute or (low and claim.attribute)))
+    return CheckedClaim(verdict, found, len(seeds), sentence, ranked=not (mute or (low and claim.attribute)))
 
 
 def sides(paper: Paper, table: Table, claim: Claim) -> tuple[Quantity, Quantity]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from veilrec.metrics.measures import gathered
-from veilrec.reproduction.claims import Checked
+from veilrec.reproduction.claims import CheckedClaim
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import Sheet
 from veilrec.reproduction.tables import Page
@@ -26,10 +26,10 @@ class Told:
 
     page: Page
     sheets: Sequence[Sheet]
-    claims: Sequence[Checked]
+    claims: Sequence[CheckedClaim]
 
 
-def outcome(claim: Checked) -> str:
+def outcome(claim: CheckedClaim) -> str:
     """The verdict, unless a run that has not learned leaves it open: then ``not ranked``."""
     return claim.verdict if claim.ranked or claim.difference is None else UNRANKED
 
@@ -61,7 +61,7 @@ def overview(paper: Paper, told: Sequence[Told]) -> list[str]:
     ]
 
 
-def _decided(label: str, claims: Mapping[str, Checked]) -> list[str]:
+def _decided(label: str, claims: Mapping[str, CheckedClaim]) -> list[str]:
     """The claims of a dataset that our numbers bear out, then those that they speak against."""
     lines = []
     for word in ("yes", "no"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from veilrec.cli.show.tables import console, table
 
 if TYPE_CHECKING:
-    from veilrec.datasets.delimited import Reading
+    from veilrec.datasets.delimited import Understood
 
 __all__ = ["print_datasets", "print_log", "print_reading"]
 
@@ -47,7 +47,7 @@ def print_log(about: Mapping[str, Any]) -> None:
         out.print(f"- {sentence}", markup=False)
 
 
-def print_reading(reading: Reading, attributes: Sequence[str] = ()) -> None:
+def print_reading(reading: Understood, attributes: Sequence[str] = ()) -> None:
     """The first rows of a file as understood, on the standard error: the result is yet to come."""
     role_of = {name: role for role, name in reading.roles.items()}
     out = console(stderr=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from veilrec.datasets.reading.assemble import Log, Titles, assemble
 from veilrec.datasets.reading.cores import among, cut, enough, left_out
-from veilrec.datasets.reading.people import People
+from veilrec.datasets.reading.people import DescribedUsers
 from veilrec.interactions import Interactions
 
 __all__: list[str] = []
@@ -20,7 +20,7 @@ ORDER = "no times: a user's events are in the order of their rows, and the last 
 def listened(
     name: str,
     log: Log,
-    people: People,
+    people: DescribedUsers,
     titles: Titles | None,
     least: tuple[int, int],
     notes: Sequence[str],

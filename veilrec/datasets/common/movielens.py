@@ -12,7 +12,7 @@ from veilrec.datasets.common.published import without_header
 from veilrec.datasets.reading.archives import Files
 from veilrec.datasets.reading.assemble import Log, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.people import Amounts, Attribute, people_of
-from veilrec.datasets.reading.table import Kind, Table
+from veilrec.datasets.reading.table import Kind, TextTable
 from veilrec.datasets.reading.times import times_of
 from veilrec.interactions import Interactions
 
@@ -44,8 +44,8 @@ class Release:
 def load(
     release: Release,
     files: Files,
-    attributes: Callable[[Table], Mapping[str, Attribute]],
-    values: Callable[[Table], Mapping[str, Amounts]] | None = None,
+    attributes: Callable[[TextTable], Mapping[str, Attribute]],
+    values: Callable[[TextTable], Mapping[str, Amounts]] | None = None,
     *,
     strict: bool,
     split_seed: int,
@@ -68,12 +68,12 @@ def load(
     return assemble(release.name, log, people, titles, absent=absent, strict=strict, split_seed=split_seed)
 
 
-def _read(files: Files, separator: str, file: File) -> Table:
+def _read(files: Files, separator: str, file: File) -> TextTable:
     kinds: dict[str, Kind] = {name: "number" if name in {"rating", "time"} else "token" for name in file.read}
     return without_header(files.read(file.name), separator, file.columns, kinds, file.encoding)
 
 
-def _log(table: Table) -> Log:
+def _log(table: TextTable) -> Log:
     rating = table.numbers["rating"]
     stars = (rating >= 1) & (rating <= 5) & (rating == rating.round())
     table.refuse(~stars, "rating", 'rating is "{value}"', "it must be 1, 2, 3, 4 or 5")

@@ -8,14 +8,16 @@ from itertools import pairwise
 
 from veilrec.datasets.reading.archives import Source
 from veilrec.datasets.reading.layout import understand
-from veilrec.datasets.reading.table import Kind, Table, read_table
+from veilrec.datasets.reading.table import Kind, TextTable, read_table
 from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
 
 
-def with_header(source: Source, separator: str, kinds: Mapping[str, Kind], *, quoted: bool = False) -> Table:
+def with_header(
+    source: Source, separator: str, kinds: Mapping[str, Kind], *, quoted: bool = False
+) -> TextTable:
     """Some columns of a file, by the names in its header."""
     source, layout = understand(clean(source), separator=separator, header=True, quoted=quoted)
     for column in kinds:
@@ -31,7 +33,7 @@ def without_header(
     columns: Sequence[str],
     kinds: Mapping[str, Kind],
     encoding: str | None = None,
-) -> Table:
+) -> TextTable:
     """Some of the `columns` that a file has, in their order."""
     text = clean(source, encoding)
     source, layout = understand(text, separator=separator, header=False, quoted=False)

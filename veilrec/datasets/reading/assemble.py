@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from veilrec.datasets.reading.people import UNKNOWN, People
-from veilrec.datasets.reading.table import Table, Tokens
+from veilrec.datasets.reading.people import UNKNOWN, DescribedUsers
+from veilrec.datasets.reading.table import TextTable, Tokens
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
 
@@ -35,7 +35,7 @@ FIX = "correct the data, or load without strict"
 class Log:
     """The rows of a log: the columns of users and items, and the ratings and times where there are any."""
 
-    table: Table
+    table: TextTable
     user: str
     item: str
     rating: NDArray[np.float32] | None = None
@@ -53,7 +53,7 @@ class Titles:
 def assemble(
     name: str,
     log: Log,
-    people: People | None = None,
+    people: DescribedUsers | None = None,
     titles: Titles | None = None,
     *,
     absent: Sequence[str] = (),
@@ -90,7 +90,7 @@ def assemble(
     return replace(built, report=(*built.report, *_short(built)))
 
 
-def sound_ids(table: Table, column: str) -> Tokens:
+def sound_ids(table: TextTable, column: str) -> Tokens:
     """A column of ids, none of which is empty, has blanks around it or control characters in it."""
     tokens = table.tokens[column]
     empty = np.array([not name.strip() for name in tokens.names])
@@ -103,7 +103,7 @@ def sound_ids(table: Table, column: str) -> Tokens:
     return tokens
 
 
-def titles_of(table: Table, item: str, title: str) -> Titles:
+def titles_of(table: TextTable, item: str, title: str) -> Titles:
     """The title of each item; two different ones for the same item are an error."""
     codes, ids = sound_ids(table, item)
     words = table.tokens[title]
@@ -137,7 +137,7 @@ def _refuse_repeats(log: Log, user: Tensor, item: Tensor, n_items: int) -> None:
     log.table.refuse(again, log.user, 'user "{value}" has this item in an earlier row as well', FIX)
 
 
-def _refuse_strangers(log: Log, people: People | None) -> None:
+def _refuse_strangers(log: Log, people: DescribedUsers | None) -> None:
     """Refuse, with lines, people without events and users about whom nothing is said."""
     if people is None:
         return
@@ -151,7 +151,7 @@ def _refuse_strangers(log: Log, people: People | None) -> None:
     log.table.refuse(unnamed, log.user, f'user "{{value}}" has no row in {where}', FIX)
 
 
-def _joined(people: People | None, user_ids: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def _joined(people: DescribedUsers | None, user_ids: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Join what is said about users to a log, as `Interactions` holds it; also what did not match."""
     if people is None:
         return {}, []

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilrec.datasets.reading.assemble import Log, counted
-from veilrec.datasets.reading.people import People
+from veilrec.datasets.reading.people import DescribedUsers
 from veilrec.datasets.reading.table import Tokens
 from veilrec.errors import BadInput
 
@@ -68,7 +68,7 @@ def cut(log: Log, stay: Mask) -> Log:
     )
 
 
-def among(people: People, log: Log) -> People:
+def among(people: DescribedUsers, log: Log) -> DescribedUsers:
     """The people who are users of a log: about the others nothing is said, not even that they are missing."""
     there = set(log.table.tokens[log.user].names)
     return people.some(np.array([name in there for name in people.ids], dtype=np.bool_))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilrec.datasets.reading.layout import is_number
-from veilrec.datasets.reading.table import Table
+from veilrec.datasets.reading.table import TextTable
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
@@ -30,7 +30,7 @@ class Attribute(NamedTuple):
 
 
 @dataclass(frozen=True)
-class People:
+class DescribedUsers:
     """Attributes of distinct users.
 
     Attributes:
@@ -41,14 +41,14 @@ class People:
         values: ``[people]`` numbers by name of a continuous attribute, NaN where unknown.
     """
 
-    table: Table
+    table: TextTable
     user: str
     ids: list[str]
     attributes: Mapping[str, Attribute]
     notes: tuple[str, ...] = ()
     values: Mapping[str, Amounts] = field(default_factory=dict)
 
-    def some(self, stay: NDArray[np.bool_]) -> People:
+    def some(self, stay: NDArray[np.bool_]) -> DescribedUsers:
         """Choose the people under a mask ``[people]``."""
         return replace(
             self,
@@ -59,12 +59,12 @@ class People:
 
 
 def people_of(
-    table: Table,
+    table: TextTable,
     user: str,
     attributes: Mapping[str, Attribute],
     notes: Sequence[str] = (),
     values: Mapping[str, Amounts] | None = None,
-) -> People:
+) -> DescribedUsers:
     """One person per id; two rows that disagree are an error."""
     values = values or {}
     codes, ids = table.tokens[user]
@@ -78,10 +78,10 @@ def people_of(
         name: Attribute(attribute.codes[rows], attribute.classes) for name, attribute in attributes.items()
     }
     amounts_kept = {name: column[rows] for name, column in values.items()}
-    return People(table, user, ids, kept, tuple(notes), amounts_kept)
+    return DescribedUsers(table, user, ids, kept, tuple(notes), amounts_kept)
 
 
-def declared(table: Table, column: str, names: Mapping[str, str]) -> Attribute:
+def declared(table: TextTable, column: str, names: Mapping[str, str]) -> Attribute:
     """An attribute whose values are known beforehand: word in the file to name of the class, in order."""
     place = {word: number for number, word in enumerate(names)}
     fix = f"it must be one of {', '.join(names)}"
@@ -89,7 +89,7 @@ def declared(table: Table, column: str, names: Mapping[str, str]) -> Attribute:
 
 
 def binned(
-    table: Table, column: str, borders: Sequence[float], low: float = -np.inf, high: float = np.inf
+    table: TextTable, column: str, borders: Sequence[float], low: float = -np.inf, high: float = np.inf
 ) -> Attribute:
     """Numbers in groups: the first border begins the second group, every later one ends its own.
 
@@ -109,7 +109,7 @@ def binned(
     return Attribute(_classified(table, column, group, f"it must be a number{limits}"), _ranges(borders))
 
 
-def amounts(table: Table, column: str, low: float = -np.inf, high: float = np.inf) -> Amounts:
+def amounts(table: TextTable, column: str, low: float = -np.inf, high: float = np.inf) -> Amounts:
     """``[rows]`` the numbers of a column, NaN where unknown; one below `low` or above `high` is an error."""
     codes, words = table.tokens[column]
     numbers = [_amount(word.strip(), low, high) for word in words]
@@ -119,7 +119,7 @@ def amounts(table: Table, column: str, low: float = -np.inf, high: float = np.in
     return np.array(numbers, dtype=np.float64)[codes]
 
 
-def observed(table: Table, column: str) -> Attribute:
+def observed(table: TextTable, column: str) -> Attribute:
     """An attribute with one class for each value that occurs; classes in order of number or alphabet."""
     words = [word for word in table.tokens[column].names if word.strip().casefold() not in MISSING]
     classes = sorted({word.strip() for word in words}, key=_by_value(words))
@@ -128,7 +128,7 @@ def observed(table: Table, column: str) -> Attribute:
 
 
 def chosen(
-    table: Table, names: Sequence[str], borders: Mapping[str, Sequence[float]]
+    table: TextTable, names: Sequence[str], borders: Mapping[str, Sequence[float]]
 ) -> dict[str, Attribute]:
     """The attributes a person asked for."""
     found = {name: _cut_or_observed(table, name, borders) for name in names}
@@ -141,7 +141,7 @@ def chosen(
 
 
 def guessed(
-    table: Table, names: Sequence[str], borders: Mapping[str, Sequence[float]]
+    table: TextTable, names: Sequence[str], borders: Mapping[str, Sequence[float]]
 ) -> tuple[dict[str, Attribute], list[str]]:
     """Every column that could be an attribute, and a sentence for every one that could not."""
     every = {name: _cut_or_observed(table, name, borders) for name in names}
@@ -150,11 +150,13 @@ def guessed(
     return found, [said.format(name, len(every[name].classes)) for name in names if name not in found]
 
 
-def _cut_or_observed(table: Table, name: str, borders: Mapping[str, Sequence[float]]) -> Attribute:
+def _cut_or_observed(table: TextTable, name: str, borders: Mapping[str, Sequence[float]]) -> Attribute:
     return binned(table, name, borders[name]) if name in borders else observed(table, name)
 
 
-def _classified(table: Table, column: str, find: Callable[[str], int | None], fix: str) -> NDArray[np.int64]:
+def _classified(
+    table: TextTable, column: str, find: Callable[[str], int | None], fix: str
+) -> NDArray[np.int64]:
     """``[rows]`` the class of each row; a word that is neither missing nor known is an error."""
     codes, words = table.tokens[column]
     classes = [UNKNOWN if word.strip().casefold() in MISSING else find(word.strip()) for word in words]

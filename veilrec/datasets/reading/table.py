@@ -31,7 +31,7 @@ class Tokens(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Some columns of one text.
 
     Attributes:
@@ -58,7 +58,7 @@ class Table:
         raise BadInput(self.source.where, said, fix, line=line)
 
 
-def read_table(source: Source, layout: Layout, kinds: Mapping[str, Kind]) -> Table:
+def read_table(source: Source, layout: Layout, kinds: Mapping[str, Kind]) -> TextTable:
     """The columns named in `kinds`, as words or as finite numbers; nothing is converted before.
 
     Raises:
@@ -85,7 +85,7 @@ def read_table(source: Source, layout: Layout, kinds: Mapping[str, Kind]) -> Tab
     columns = {name: np.concatenate(parts.pop(name)) for name in kinds}
     tokens = {name: Tokens(columns[name], list(book)) for name, book in books.items()}
     numbers = {name: columns[name] for name in kinds if name not in books}
-    return Table(source, layout, tokens, numbers, len(next(iter(columns.values()))))
+    return TextTable(source, layout, tokens, numbers, len(next(iter(columns.values()))))
 
 
 def sample(source: Source, layout: Layout, count: int) -> list[list[str]]:

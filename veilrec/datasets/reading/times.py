@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.reading.table import Table
+from veilrec.datasets.reading.table import TextTable
 
 __all__: list[str] = []
 
@@ -15,7 +15,7 @@ EARLY, LATE = 631_152_000, 4_102_444_800  # 1990 and 2100, in seconds
 UNITS = (1, 1_000, 1_000_000, 1_000_000_000)  # parts of a second in one count
 
 
-def times_of(table: Table, column: str, form: str | None = None) -> NDArray[np.int64]:
+def times_of(table: TextTable, column: str, form: str | None = None) -> NDArray[np.int64]:
     """``[rows]`` the times in a column of numbers, or of dates (ISO 8601, or `form` as in strptime)."""
     if column in table.numbers:
         return _counted(table, column)
@@ -31,7 +31,7 @@ def unit_of(times: NDArray[np.int64]) -> int | None:
     return None
 
 
-def _counted(table: Table, column: str) -> NDArray[np.int64]:
+def _counted(table: TextTable, column: str) -> NDArray[np.int64]:
     values = table.numbers[column]
     table.refuse(values < 0, column, '{column} is "{value}": before 1970', "give seconds since 1970")
     table.refuse(
@@ -44,7 +44,7 @@ def _counted(table: Table, column: str) -> NDArray[np.int64]:
     return values.astype(np.int64, copy=False)
 
 
-def _dated(table: Table, column: str, form: str | None) -> NDArray[np.int64]:
+def _dated(table: TextTable, column: str, form: str | None) -> NDArray[np.int64]:
     codes, words = table.tokens[column]
     moments = [_moment(word, form) for word in words]
     bad = np.array([moment is None for moment in moments])

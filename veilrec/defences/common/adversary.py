@@ -31,7 +31,7 @@ def mean_over(each: Tensor, who: Tensor) -> Tensor:
     return (each * who).sum() / who.sum().clamp(min=1)
 
 
-class Linear(nn.Module):
+class Affine(nn.Module):
     """``x @ weight``, with a bias or without; laid out ``[in, out]``."""
 
     def __init__(self, width: int, height: int, *, bias: bool) -> None:
@@ -67,8 +67,8 @@ class Adversary(nn.Module):
         super().__init__()
         self.classes, self.kind, self.variance = classes, head, variance
         self.draws = head != "plain"
-        self.hidden = Linear(width, hidden, bias=True)
-        self.last = Linear(hidden, 2 * classes if self.draws else classes, bias=not self.draws)
+        self.hidden = Affine(width, hidden, bias=True)
+        self.last = Affine(hidden, 2 * classes if self.draws else classes, bias=not self.draws)
 
     def forward(self, x: Tensor, keys: Keys | None = None) -> Tensor:
         """``[n, width]`` to ``[n, classes]``; a head that draws needs keys."""

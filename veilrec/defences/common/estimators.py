@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
-from veilrec.defences.common.split import Perceptron, perceive
+from veilrec.defences.common.split import SidePerceptron, perceive
 
 __all__ = ["Estimators", "distance", "dropped", "guessing"]
 
@@ -54,8 +54,8 @@ class Estimators(nn.Module):
         if not classes:
             return
         side, most = (len(classes),), max(classes.values())
-        self.ir = Perceptron([2 * dim, 2 * dim, dim, most], side)  # reads [z_u^ir, mean item]
-        self.fp = Perceptron([dim, dim, max(1, dim // 2), most], side)  # reads z_u^re
+        self.ir = SidePerceptron([2 * dim, 2 * dim, dim, most], side)  # reads [z_u^ir, mean item]
+        self.fp = SidePerceptron([dim, dim, max(1, dim // 2), most], side)  # reads z_u^re
         self.ip = Values(len(classes), most, dim, scale)
 
     def unused(self, device: torch.device) -> Tensor:

@@ -25,13 +25,13 @@ from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
 
-__all__ = ["Perceptron", "Split", "perceive"]
+__all__ = ["SidePerceptron", "SplitRecommender", "perceive"]
 
 BLOCK = 1 << 16  # scored pairs at a time
 OWN = {"user", "item", "user_re", "predictor"}
 
 
-class Layer(nn.Module):
+class SideLayer(nn.Module):
     """Linear layers side by side, ``[*side, in, out]``; laid out for ``x @ weight``."""
 
     def __init__(self, side: tuple[int, ...], width: int, height: int) -> None:
@@ -47,13 +47,13 @@ class Layer(nn.Module):
         return (2 * keys.uniform(*self.weight.shape) - 1) * bound
 
 
-class Perceptron(nn.Module):
+class SidePerceptron(nn.Module):
     """Perceptrons of one shape side by side (or one alone), as weights by the numbers of their layers."""
 
     def __init__(self, widths: Sequence[int], side: tuple[int, ...] = ()) -> None:
         super().__init__()
         for k, (width, height) in enumerate(pairwise(widths)):
-            self.add_module(str(k), Layer(side, width, height))
+            self.add_module(str(k), SideLayer(side, width, height))
 
 
 def perceive(
@@ -76,7 +76,7 @@ def perceive(
     return x
 
 
-class Split(Recommender):
+class SplitRecommender(Recommender):
     """Another model's vectors with a second, private one for each user, and a private perceptron that scores.
 
     What the other model makes of a user's vector and the items (`represent`) is made of both vectors, in
@@ -115,7 +115,7 @@ class Split(Recommender):
             setattr(self, name, getattr(base, name))
         self.user_re = nn.Parameter(torch.empty_like(self.user))
         both = self.dim * (2 if join == "concatenate" else 1)
-        self.predictor = Perceptron([both + self.dim, *head, 1])
+        self.predictor = SidePerceptron([both + self.dim, *head, 1])
         self.parts = {
             "user": Part(Scope.SHARED if average else Scope.EXPOSED, rows="user"),
             "item": Part(Scope.SHARED, rows="item"),

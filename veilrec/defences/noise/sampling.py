@@ -92,7 +92,7 @@ def _power(bound: Fraction) -> Fraction:
     return power if power <= bound else power / 2
 
 
-class Source(Protocol):
+class BitSource(Protocol):
     """A source of the random bits of some rows."""
 
     def bits(self, some: slice, words: Words, spare: Words) -> Bits:
@@ -106,12 +106,12 @@ class System:
     """The operating system's generator: nothing that anybody has configured decides what it gives."""
 
     def bits(self, some: slice, words: Words, spare: Words) -> Bits:
-        """As `Source.bits`, whatever the rows."""
+        """As `BitSource.bits`, whatever the rows."""
         drawn = bytearray(os.urandom(8 * words.size))
         return np.frombuffer(drawn, np.int32).reshape(len(words), -1)
 
     def more(self, row: Places, column: Places, turn: int) -> Words:
-        """As `Source.more`."""
+        """As `BitSource.more`."""
         return np.frombuffer(os.urandom(8 * len(row)), np.uint64)
 
 
@@ -138,7 +138,7 @@ class Seeded:
         self.column = np.tile(column, (many, 1))
 
     def bits(self, some: slice, words: Words, spare: Words) -> Bits:
-        """As `Source.bits`."""
+        """As `BitSource.bits`."""
         if self.loops is not None:
             self.loops.words(self.first[some], self.ends, self.column[0], words)
             return words.view(np.int32)
@@ -152,7 +152,7 @@ class Seeded:
         return mix(words, spare).view(np.int32)
 
     def more(self, row: Places, column: Places, turn: int) -> Words:
-        """As `Source.more`."""
+        """As `BitSource.more`."""
         if len(self.ends) == 1:
             word = self.first[row, 0]
         else:
@@ -195,7 +195,7 @@ class Sampler:
 
     def __init__(
         self,
-        source: Source,
+        source: BitSource,
         kind: Kind,
         scale: float | NDArray[np.float64],
         words: int,
@@ -283,7 +283,7 @@ def _natural(scale: float | NDArray[np.float64]) -> Floats:
     return np.asarray(-math.log(2) * scale, np.float32)
 
 
-def tail(source: Source, row: Places, column: Places) -> NDArray[np.float64]:
+def tail(source: BitSource, row: Places, column: Places) -> NDArray[np.float64]:
     """``[k]`` exponential numbers with scale 1 for some places; as often as it takes."""
     size, left, turn = np.zeros(len(row)), np.arange(len(row)), 0
     while len(left):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from veilrec.defences.noise import on_gpu
 from veilrec.defences.noise.compiled import LARGEST, Loops, loops
-from veilrec.defences.noise.sampling import Kind, Lattice, Places, Sampler, Seeded, Source, System, half_of
+from veilrec.defences.noise.sampling import BitSource, Kind, Lattice, Places, Sampler, Seeded, System, half_of
 
 __all__ = ["How", "blurred", "some_rows"]
 
@@ -163,7 +163,7 @@ def _on_cpu(
     halves = [half_of(width) for width in widths]
     keys, row = key.numpy().view(np.uint64), weight.row.numpy().view(np.uint64)
     fast = None if hows[0].secret else loops(out.numel())  # a device draws once: compiling would take longer
-    source: Source = System() if hows[0].secret else Seeded(keys, row, widths, fast)
+    source: BitSource = System() if hows[0].secret else Seeded(keys, row, widths, fast)
     sampler = Sampler(source, hows[0].kind, _scale(hows, halves), sum(halves), block, fast)
     blocks = [slice(begin, min(begin + block, len(out))) for begin in range(0, len(out), block)]
     if fast is not None and weight.again and hows[0].kind == "laplace" and out.dtype == torch.float32:
