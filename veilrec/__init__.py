@@ -5,8 +5,8 @@ The package is one line, and its modules are the stations:
     interactions → clients → rounds → uploads → attack → metrics → report
                         └─ defences act on the way ─┘  └─ erasers act after it
 
-For a first look: the six files in docs/architecture.md. Each module is a contract or a step of the line;
-in reading order:
+What to read first, and in which order, stands in docs/architecture.md. Each module is a contract or a step
+of the line; along the line:
 
     interactions    a log of users and the items they touched
     clients         that log, cut by device

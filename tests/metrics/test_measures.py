@@ -48,20 +48,30 @@ def test_below_chance_is_leakage_too(measure: Measure, leaning: str, folded: tup
 def test_two_seeds_by_hand() -> None:
     """Mean 0.7; users ±0.019; seeds: 12.706 times 0.1 / √2 = 0.0707, over √2."""
     seeds = [Measure(value, replicates=value + FLAT) for value in (0.65, 0.75)]
-    found, half = pool(seeds), math.hypot(0.019, 12.706 * 0.05)
+    found, half = pool(seeds, "correction"), math.hypot(0.019, 12.706 * 0.05)
     assert (found.value, found.low, found.high) == pytest.approx((0.7, 0.7 - half, 0.7 + half))
-    without = pool([Measure(0.65, 0.631, 0.669), Measure(0.75, 0.731, 0.769)])
+    without = pool([Measure(0.65, 0.631, 0.669), Measure(0.75, 0.731, 0.769)], "correction")
     assert (without.value, without.low, without.high) == pytest.approx((0.7, 0.7 - half, 0.7 + half))
+
+
+def test_no_interval_ends_where_its_score_cannot_be() -> None:
+    """Two seeds far apart: 0.5 ± 6.4 times their distance."""
+    seeds = [Measure(value, value, value) for value in (0.2, 0.8)]
+    ends = {"auc": (0.0, 1.0), "hr@10": (0.0, 1.0), "spearman": (-1.0, 1.0), "mae": (0.0, 0.5 + 12.706 * 0.3)}
+    for score, (low, high) in ends.items():
+        found = pool(seeds, score)
+        assert (found.low, found.high) == pytest.approx((low, high))
+    assert not pool([Measure(0.2), Measure(0.8)], "auc").sure
 
 
 def test_one_seed_stays_as_it_is() -> None:
     only = Measure(0.7, 0.6, 0.8)
-    assert pool([only]) is only
+    assert pool([only], "auc") is only
 
 
 @given(st.lists(share, min_size=1, max_size=5))
 def test_a_mean_lies_inside_its_interval(values: list[float]) -> None:
-    found = pool([Measure(value, value - 0.1, value + 0.1) for value in values])
+    found = pool([Measure(value, value - 0.1, value + 0.1) for value in values], "correction")
     assert min(values) - 1e-9 <= found.value <= max(values) + 1e-9
     assert found.low <= found.value - 0.1 + 1e-9
     assert found.high >= found.value + 0.1 - 1e-9
@@ -75,7 +85,7 @@ def test_what_both_share_cancels_in_a_difference() -> None:
     found = difference(first, second)
     assert found is not None
     assert (found.value, found.low, found.high) == pytest.approx((0.02, 0.02, 0.02))
-    assert pool(list(first.values())).low < 0.7
+    assert pool(list(first.values()), "auc").low < 0.7
 
 
 def test_only_common_seeds_are_compared() -> None:

@@ -14,11 +14,11 @@ import pytest
 from tests.reproduction.tiny import attacked, ranked, shelved, write
 from tests.results import ends, result, spread
 from veilrec.metrics.epsilons import epsilon_of
-from veilrec.metrics.measures import Measure
+from veilrec.metrics.measures import Measure, together
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import CheckedClaim, check, sides
 from veilrec.reproduction.contents import Claim, Named
-from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.results import marks
 from veilrec.reproduction.sheets import sheets_of
@@ -32,13 +32,13 @@ T2 = 4.303  # Student's t of three seeds
 
 def test_without_resamples_the_ends_of_the_interval_stand_in() -> None:
     """Users: ± 0.02; seeds: 0.5, 0.6, 0.7, so sd 0.1."""
-    found = over_seeds([Measure(v, v - 0.02, v + 0.02) for v in (0.5, 0.6, 0.7)])
+    found = together([Measure(v, v - 0.02, v + 0.02) for v in (0.5, 0.6, 0.7)], "auc")
     half = math.hypot(0.02, T2 * 0.1 / math.sqrt(3))
     assert ends(found) == pytest.approx((0.6, 0.6 - half, 0.6 + half))
 
 
 def test_an_interval_of_shares_ends_at_nought_and_one() -> None:
-    assert ends(over_seeds([Measure(0.1, 0.1, 0.1), Measure(0.9, 0.9, 0.9)])) == (0.5, 0.0, 1.0)
+    assert ends(together([Measure(0.1, 0.1, 0.1), Measure(0.9, 0.9, 0.9)], "auc")) == (0.5, 0.0, 1.0)
 
 
 def test_unpaired_differences_add_both_doubts() -> None:

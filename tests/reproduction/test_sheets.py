@@ -10,11 +10,11 @@ import pytest
 
 from tests.reproduction.tiny import PAPER, REPORTED, attacked, ranked, write
 from veilrec.errors import BadInput
-from veilrec.metrics.measures import Measure
+from veilrec.metrics.measures import Measure, together
 from veilrec.reproduction.cells import FinishedRuns, cells_of
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Claim, Dataset
-from veilrec.reproduction.numbers import Quantity, over_seeds, value_of
+from veilrec.reproduction.numbers import Quantity, value_of
 from veilrec.reproduction.overview import Told
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.per_round import at_rounds, cells, costs, looks
@@ -210,8 +210,8 @@ def test_what_an_attacker_has_no_components_of_is_not_measured() -> None:
 
 def test_only_shares_end_at_zero() -> None:
     some = [Measure(-0.1, -0.2, 0.0), Measure(-0.1, -0.2, 0.0)]
-    assert over_seeds(some).low == 0.0
-    assert over_seeds(some, share=False).low == pytest.approx(-0.2)
+    assert together(some, "auc").low == 0.0
+    assert together(some, "correction").low == pytest.approx(-0.2)
 
 
 def test_a_table_may_have_metrics_of_its_own(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Arm(Group):
     def utility(self) -> Measure | None:
         """The metric that selected, over all seeds."""
         found = list(self.useful(self.metric).values())
-        return pool(found) if found else None
+        return pool(found, self.metric) if found else None
 
     @property
     def floor(self) -> float | None:

@@ -77,7 +77,7 @@ class Group:
     def mean(self, metric: str) -> Measure | None:
         """A metric of usefulness over all seeds; None where no run has it."""
         found = list(self.useful(metric).values())
-        return together(found) if found else None
+        return together(found, metric) if found else None
 
     def leaks(self, audit: str) -> dict[str, Leak]:
         """The worst attacker's score over all seeds, by attribute; those that some run lacks are left out."""

@@ -93,7 +93,7 @@ def leak_of(runs: Mapping[Any, NamedRun], audit: str, attribute: str) -> Leak | 
     if len(found) < len(runs):
         return None
     return Leak(
-        together([one.measure for one in found]),
+        together([one.measure for one in found], found[0].score),
         found[0].score,
         found[0].chance,
         any(one.turned for one in found),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any, TypeVar
 
@@ -35,6 +35,14 @@ Entry = TypeVar("Entry")
 NOTHING = np.zeros(0)
 SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
 ENDS = (0.025, 0.975)  # of a two-sided interval of 95 %
+SHARE = (0.0, 1.0)
+LIMITS = {  # of the scores that are no share
+    "spearman": (-1.0, 1.0),
+    "r2": (-math.inf, 1.0),
+    "mae": (0.0, math.inf),
+    "predicted": (-math.inf, math.inf),
+    "correction": (-math.inf, math.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,10 @@ class Measure:
         return Measure(
             mirror - self.value, mirror - self.high, mirror - self.low, mirror - self.replicates, self.p, True
         )
+
+    def within(self, least: float, most: float) -> Measure:
+        """Cut the interval where no number can be: with few seeds it may reach beyond."""
+        return replace(self, low=min(max(self.low, least), most), high=min(max(self.high, least), most))
 
     def folded(self, chance: float) -> Measure:
         """Distance from chance, added to chance: wrong more often than chance is leakage too."""
@@ -169,23 +181,25 @@ def _student(freedom: int) -> float:
     return round(float(stdtrit(freedom, ENDS[1])), 3)
 
 
-def pool(measures: Sequence[Measure]) -> Measure:
+def pool(measures: Sequence[Measure], score: str) -> Measure:
     """The mean over seeds; a single one as it is."""
-    return measures[0] if len(measures) == 1 else together(measures)
+    return measures[0] if len(measures) == 1 else together(measures, score)
 
 
-def together(measures: Sequence[Measure]) -> Measure:
-    """The mean over seeds: the doubt about users and that about seeds.
+def together(measures: Sequence[Measure], score: str) -> Measure:
+    """The mean over seeds of a score, by its name: the doubt about users and that about seeds.
 
-    Where a score kept no replicates, its users' part is the mean of the intervals: they are the same users in
-    every seed, so that their luck does not average out.
+    The interval ends where the score does: no AUC is above 1. Where a score kept no replicates, its users'
+    part is the mean of the intervals: they are the same users in every seed, whose luck does not average out.
     """
     values = [one.value for one in measures]
     if all(one.replicates.size for one in measures):
-        return interval(values, [one.replicates for one in measures])
-    below = float(np.mean([one.value - one.low for one in measures]))
-    above = float(np.mean([one.high - one.value for one in measures]))
-    return widened(values, below, above)
+        found = interval(values, [one.replicates for one in measures])
+    else:
+        below = float(np.mean([one.value - one.low for one in measures]))
+        above = float(np.mean([one.high - one.value for one in measures]))
+        found = widened(values, below, above)
+    return found.within(*LIMITS.get(score, SHARE))
 
 
 def combined_p(values: Sequence[float]) -> float | None:

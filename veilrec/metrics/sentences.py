@@ -106,7 +106,7 @@ def _score(entries: Sequence[Entry], measure: str) -> Measure | None:
     """A score of the verdict's attackers, over the seeds."""
     found = [read((attacker_of(entry).get("scores") or {}).get(measure)) for entry in entries]
     there = [score for score in found if score]
-    return pool(there) if there else None
+    return pool(there, measure) if there else None
 
 
 def _floor(entries: Sequence[Entry], measure: str, kind: str) -> float | None:

@@ -134,7 +134,7 @@ def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
     if not by_seed:
         return None
     p = [one.value for seed in by_seed if (one := read(attacker_of(entries[seed]).get("p")))]
-    measure = replace(pool(list(by_seed.values())), p=combined_p(p))
+    measure = replace(pool(list(by_seed.values()), scale), p=combined_p(p))
     leaning = measure.leaning(MEASURES[scale].chance or 0.0)
     if not measure.sure:
         leaning = str(next(iter(given.values())).get("leaning", "none"))
@@ -209,12 +209,13 @@ def floors(family: Family, audit: str, attribute: str, measure: str) -> dict[str
 def parts(arm: Arm, audit: str, attribute: str) -> dict[str, Measure]:
     """The AUC, or what stands for it, from each part of the model alone."""
     found = gathered(
-        (str(part["part"]), measure)
+        ((str(part["part"]), scale), measure)
         for entry in _entries(arm, audit, attribute).values()
         for part in entry.get("parts") or ()
-        if (measure := next(filter(None, (read(part.get(scale)) for scale in SCALES)), None))
+        if (scale := next((scale for scale in SCALES if read(part.get(scale))), ""))
+        and (measure := read(part[scale]))
     )
-    return {name: pool(seeds) for name, seeds in found.items()}
+    return {name: pool(seeds, scale) for (name, scale), seeds in found.items()}
 
 
 def membership(arm: Arm, audit: str) -> dict[str, Measure]:
@@ -226,7 +227,8 @@ def membership(arm: Arm, audit: str) -> dict[str, Measure]:
         if isinstance(entry, Mapping) and (measure := read(entry))
     )
     return {
-        name: replace(pool(seeds), turned=any(one.turned for one in seeds)) for name, seeds in found.items()
+        name: replace(pool(seeds, "auc"), turned=any(one.turned for one in seeds))
+        for name, seeds in found.items()
     }
 
 
@@ -248,6 +250,6 @@ def _attacker(name: str, seeds: Sequence[Mapping[str, Any]]) -> Attacker:
         name,
         str(seeds[0].get("family", "")),
         any(bool(one.get("oracle")) for one in seeds),
-        {measure: replace(pool(found), p=p) for measure, found in scores.items() if found},
+        {measure: replace(pool(found, measure), p=p) for measure, found in scores.items() if found},
         p,
     )

@@ -18,10 +18,10 @@ import numpy as np
 
 from veilrec.metrics.groups import useful_in
 from veilrec.metrics.leaks import mute, only_read
-from veilrec.metrics.measures import Measure, difference, gathered, together, widened
+from veilrec.metrics.measures import Measure, difference, gathered, widened
 from veilrec.result import Result
 
-__all__ = ["WORST", "Quantity", "floors_of", "minus", "over_seeds", "value_of"]
+__all__ = ["WORST", "Quantity", "floors_of", "minus", "value_of"]
 
 WORST = "worst"
 
@@ -83,14 +83,6 @@ def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:
         if what.score in reached
     )
     return {guess: fmean(some) for guess, some in found.items()}
-
-
-def over_seeds(values: Sequence[Measure], *, share: bool = True) -> Measure:
-    """The mean over seeds, of a share from 0 to 1, with the doubt about users and about seeds."""
-    measure = together(values)
-    if not share:
-        return measure
-    return Measure(measure.value, max(0.0, measure.low), min(1.0, measure.high))
 
 
 def minus(first: Mapping[int, Measure], second: Mapping[int, Measure]) -> Measure | None:

@@ -10,13 +10,12 @@ from pathlib import Path
 from veilrec.errors import BadInput
 from veilrec.lab.presets import PRESETS
 from veilrec.metrics.alike import refuse_mixtures
-from veilrec.metrics.measures import Measure
+from veilrec.metrics.measures import Measure, together
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.contents import Table
-from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, over_seeds, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.popularity import floor_of
-from veilrec.reproduction.words import COMPONENTS
 from veilrec.result import Result
 
 __all__ = ["Entry", "Page", "Row", "attacks", "beside", "page_of", "reported", "values_of"]
@@ -175,7 +174,7 @@ def _row(
     entries = {}
     for what in [*shown, *beside(paper, shown), *map(Quantity, paper.metrics_of(table))]:
         values = values_of(runs, what)
-        ours = over_seeds(list(values.values()), share=what.score not in COMPONENTS) if values else None
+        ours = together(list(values.values()), what.score) if values else None
         theirs = None if extra else reported(paper, name, dataset, method, what)
         mute = sum(value.mute for value in values.values())
         entries[what] = Entry(what, ours, theirs, len(values), mute)
