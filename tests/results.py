@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veilrec.metrics.leaks import RULE
 from veilrec.metrics.measures import Measure
 from veilrec.result import Result, Utility
 
@@ -79,6 +80,7 @@ def audit(attributes: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
         "sees": "one upload of every user on the state of round 5, after every defence",
         "grants": [],
         "oracle": False,
+        "rule": RULE,
         "attributes": dict(attributes),
         "membership": None,
         "seconds": 1.0,

@@ -175,8 +175,8 @@ class Attack(ABC):
     """An attack reads what was seen and the known labels and nothing else; it cannot import the data.
 
     Attributes:
-        learns: Whether it learns from the known labels. Of such an attack a score below chance on held-out
-            known users is luck; of one that does not learn it is a finding that only has to be turned round.
+        learns: Whether it learns from the known labels. Where no attack does, the known users have no part in
+            any, and the verdict goes by who is furthest from chance on the targets.
         oracle: True where the attack uses what no real attacker has, and every table must say so.
         kept: Whether it reads the rounds of training that were kept, and not the probe; `keeps` says what.
     """

@@ -105,7 +105,7 @@ def test_whoever_is_wrong_more_often_than_chance_has_learned_it() -> None:
     verdict = told["attributes"]["gender"]["verdict"]
     assert verdict["auc"]["value"] == pytest.approx(0.30, abs=0.06)
     assert verdict["leaning"] == "below"
-    assert "turns the answer round" in verdict["sentence"]
+    assert "reads gender turned round" in verdict["sentence"]
 
 
 def test_an_attacker_who_says_the_same_of_everybody_is_not_taken_for_a_defence() -> None:

@@ -19,8 +19,8 @@ from veilrec.metrics.measures import Measure, difference
 from veilrec.metrics.resampling import (
     Measured,
     combine,
+    dealt,
     mean,
-    permutation_p,
     summary,
     weights,
 )
@@ -31,6 +31,10 @@ TAGS = Keys.seed(3).words(400)
 
 def measured(value: float, replicates: list[float] | Tensor) -> Measured:
     return summary(value, torch.as_tensor(replicates, dtype=torch.float64))
+
+
+def p_of(truth: Tensor, scores: Tensor, keys: Keys, permutations: int = 1000) -> float:
+    return dealt(truth, scores, keys, permutations).p
 
 
 def leaning(found: Measured, chance: float = 0.5) -> str:
@@ -125,7 +129,7 @@ def test_p_values_are_uniform_where_nothing_leaks(kind: str) -> None:
         if kind == "values":
             truth, scores = keys.fold("truth").normal(40), scores[:, :1]
         scores = (scores * 8).round() if kind == "ties" else scores
-        p = permutation_p(truth, scores, keys, 199)
+        p = p_of(truth, scores, keys, 199)
         found.append(p - float(keys.uniform()) / 200)  # p has steps of 1/200: spread each over its step
     assert stats.kstest(found, "uniform").pvalue > 1e-3
 
@@ -133,15 +137,11 @@ def test_p_values_are_uniform_where_nothing_leaks(kind: str) -> None:
 def test_p_values_are_small_where_something_leaks() -> None:
     for sign in (1, -1):
         truth, score = leak(Keys.seed(5), 300, 1.0)
-        assert permutation_p(truth, sign * score, Keys.seed(6)) == 1 / 1001
-        assert permutation_p(score, (sign * truth.double())[:, None], Keys.seed(6), 99) == 1 / 100
+        assert p_of(truth, sign * score, Keys.seed(6)) == 1 / 1001
+        assert p_of(score, (sign * truth.double())[:, None], Keys.seed(6), 99) == 1 / 100
     three = Keys.seed(7).integers(3, 300)
     table = torch.nn.functional.one_hot(three, 3) + Keys.seed(8).normal(300, 3)
-    assert (
-        permutation_p(three, table, Keys.seed(6), 499)
-        == permutation_p(three, -table, Keys.seed(6), 499)
-        == 1 / 500
-    )
+    assert p_of(three, table, Keys.seed(6), 499) == p_of(three, -table, Keys.seed(6), 499) == 1 / 500
 
 
 def test_p_values_against_all_permutations() -> None:
@@ -150,26 +150,26 @@ def test_p_values_against_all_permutations() -> None:
     far = [abs(float(auc(truth[list(order)], scores)) - 0.5) for order in itertools.permutations(range(6))]
     exact = sum(distance >= far[0] - 1e-12 for distance in far) / len(far)
     assert 0.01 < exact < 0.5
-    sampled = permutation_p(truth, scores, Keys.seed(1), 20_000)
+    sampled = p_of(truth, scores, Keys.seed(1), 20_000)
     assert abs(sampled - exact) < 4.5 * math.sqrt(exact * (1 - exact) / 20_000)
 
 
 def test_p_values_of_nothing() -> None:
     same, keys = torch.zeros(30, dtype=torch.long), Keys.seed(0)
-    assert permutation_p(same, torch.arange(30.0), keys, 50) == 1
-    assert permutation_p(torch.arange(30) % 2, torch.zeros(30, 2), keys, 50) == 1
-    assert permutation_p(torch.ones(30), torch.arange(30.0)[:, None], keys, 50) == 1
-    assert permutation_p(torch.tensor([1]), torch.zeros(1, 3), keys, 50) == 1
-    assert permutation_p(torch.arange(30) % 2, torch.arange(30.0), keys, 0) == 1
+    assert p_of(same, torch.arange(30.0), keys, 50) == 1
+    assert p_of(torch.arange(30) % 2, torch.zeros(30, 2), keys, 50) == 1
+    assert p_of(torch.ones(30), torch.arange(30.0)[:, None], keys, 50) == 1
+    assert p_of(torch.tensor([1]), torch.zeros(1, 3), keys, 50) == 1
+    assert p_of(torch.arange(30) % 2, torch.arange(30.0), keys, 0) == 1
     with pytest.raises(BadInput, match="no numbers"):
-        permutation_p(torch.tensor([0, 1]), torch.tensor([math.nan, 1.0]), keys)
+        p_of(torch.tensor([0, 1]), torch.tensor([math.nan, 1.0]), keys)
 
 
 def test_p_values_come_from_the_keys() -> None:
     truth, score = leak(Keys.seed(4), 50, 0.3)
-    first = permutation_p(truth, score, Keys.seed(1), 300)
-    assert permutation_p(truth, score, Keys.seed(1), 300) == first
-    assert len({permutation_p(truth, score, Keys.seed(k), 300) for k in range(10)}) > 1
+    first = p_of(truth, score, Keys.seed(1), 300)
+    assert p_of(truth, score, Keys.seed(1), 300) == first
+    assert len({p_of(truth, score, Keys.seed(k), 300) for k in range(10)}) > 1
 
 
 def test_a_flipped_leak_leans_below() -> None:
@@ -178,7 +178,7 @@ def test_a_flipped_leak_leans_below() -> None:
     found = judge(truth, torch.stack([-score, score], 1), weights(torch.arange(1500), 300))["auc"]
     assert found.value == pytest.approx(0.30, abs=0.03)
     assert leaning(found) == "below"
-    assert permutation_p(truth, score, Keys.seed(1), 199) == 1 / 200
+    assert p_of(truth, score, Keys.seed(1), 199) == 1 / 200
     assert leaning(measured(0.7, [0.6, 0.8])) == "above"
     assert leaning(measured(0.5, [0.4, 0.6])) == "none"
     assert leaning(Measured(0.6, 0.5, 0.7, torch.zeros(0))) == "none"

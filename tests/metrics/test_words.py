@@ -7,7 +7,7 @@ import math
 import pytest
 
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.sentences import About, guessed, hidden, ranked, within, wrong_way
+from veilrec.metrics.sentences import About, both_ways, guessed, hidden, ranked, within, wrong_way
 from veilrec.metrics.words import amount, bracketed, duration, epsilon, number, signed
 
 KNOWN, BARE = Measure(-0.05, -0.1, 0.0), Measure(0.5)
@@ -44,9 +44,18 @@ def test_an_epsilon_has_four_digits_or_all_before_the_point(
 
 def test_what_was_found_is_said_with_what_was_granted() -> None:
     who = "An attacker who sees the uploads, and was granted the user vectors,"
-    assert wrong_way(GRANTED) == (
-        f"{who} ranks gender the wrong way round more often than chance (AUC 0.30): "
-        "whoever turns the answer round has learned it."
+    assert wrong_way(GRANTED, ("female", "male")) == (
+        f"{who} reads gender turned round: given a female and a male user, it takes the one for the other 70 "
+        "times of 100 (AUC 0.30, chance 0.50), so that its answers, turned round, are right as often."
+    )
+    assert "given one of a class and one not, it takes" in wrong_way(GRANTED, ("a", "b", "c"))
+    assert wrong_way(VALUE, ()).endswith(
+        "reads years turned round: ranks users by it the wrong way round (rank correlation -0.05, chance 0), "
+        "so that its order, turned round, is right."
+    )
+    assert both_ways(GRANTED, 2, 3) == (
+        f"{who} reads gender, turned round in 2 of 3 seeds: AUC 0.30 [0.20, 0.40] once those are turned, "
+        "chance 0.50."
     )
     assert guessed(GRANTED, 0.91, "male", 0.5).startswith(f"{who} guesses gender right for 91 of 100 users;")
     assert f"{who} given a female and a male user, says" in ranked(GRANTED, ("female", "male"), 0.5, "", 0.5)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from veilrec.metrics.leaks import RULE
 from veilrec.result import Result, Utility
 
 SPLIT = "leave-one-out by time; candidates: 99 untouched items drawn once; ties by expectation"
@@ -174,6 +175,7 @@ def audit(world: dict[str, Any], rng: np.random.Generator, seed: int) -> dict[st
         "sees": "one upload of every user on the state of round 45, after every defence",
         "grants": ["which items each user touched in training"],
         "oracle": False,
+        "rule": RULE,
         "seconds": 9.2,
         "attributes": {**attributes, "years": value_attribute(world["years"], rng)},
         "membership": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from dataclasses import replace
@@ -146,11 +147,42 @@ def test_wrong_on_purpose_is_leakage() -> None:
     (family,), _ = families(results(("none", "flipped")))
     found = next(one for one in findings(family) if one.title == "gender" and one.arm.defended)
     assert found.verdict.leaning == "below"
-    assert "ranks gender the wrong way round more often than chance (AUC 0." in found.sentence
+    assert "reads gender turned round: given a female and a male user, it takes the one for" in found.sentence
     turned = verdict(family.arms[1], "veilrec", "gender")
     assert turned is not None
     assert turned.leak.value == pytest.approx(1 - turned.measure.value)
     assert turned.leak.value > 0.6
+
+
+def test_seeds_that_read_in_two_directions_do_not_cancel_out() -> None:
+    """An AUC of 0.8 in one seed and of 0.2 in two is a leak, though their mean is 0.4."""
+    low, high = (result("flipped", seed) for seed in (0, 1)), result("none", 2)
+    runs = [("a", next(low)), ("b", next(low)), ("c", replace(high, settings=result("flipped", 2).settings))]
+    (family,), _ = families(runs)
+    found = verdict(family.arms[0], "veilrec", "gender")
+    assert found is not None
+    assert (found.leaning, found.turned) == ("above", 2)
+    assert found.measure.value > 0.65
+    told = next(one for one in findings(family) if one.title == "gender")
+    assert "reads gender, turned round in 2 of 3 seeds: AUC 0." in told.sentence
+    assert "turned in 2 of 3 seeds" in Words(render(runs)).text
+
+
+def test_the_floor_of_shuffled_labels_stands_beside_a_verdict() -> None:
+    one = result("none")
+    audit = copy.deepcopy(dict(one.privacy["veilrec"]))
+    audit["attributes"]["gender"]["verdict"]["shuffled"] = {"value": 0.5341, "high": 0.56}
+    words = Words(render([("run", replace(one, privacy={"veilrec": audit}))])).text
+    assert words.count("shuffled labels 0.53") == 2  # in the finding, and in the table
+    assert "None" not in words
+
+
+def test_a_verdict_of_before_is_marked() -> None:
+    now = result("none")
+    old = {name: entry for name, entry in now.privacy["veilrec"].items() if name != "rule"}
+    runs = [("then", replace(now, privacy={"veilrec": old}))]
+    assert "verdict of before" in Words(render(runs)).text
+    assert "verdict of before" not in Words(render([("now", now)])).text
 
 
 def test_what_is_wrong_with_an_audits_input_is_told_beside_its_findings() -> None:

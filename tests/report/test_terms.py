@@ -38,6 +38,7 @@ def read_parameters(audit: dict[str, Any]) -> None:
 
 
 UNLIKE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another rule of verdicts: verdict of before": lambda audit: audit.pop("rule"),
     "another known: 0.05; not 0.2": lambda audit: audit["threat"].update(known=0.05),
     "another grants: nothing; not which items": lambda audit: audit.update(grants=[]),
     "another seed of the audit: 7; not 0": lambda audit: audit.update(seed=7),

@@ -20,6 +20,7 @@ from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial, goals_of, trial_of
 from veilrec.lab.tried import Bench, tried, without
 from veilrec.lab.verdict import Tried
+from veilrec.metrics.leaks import RULE
 
 __all__ = ["Audit", "People", "audit", "fitting"]
 
@@ -97,6 +98,7 @@ def audit(
         "seed": seed,
         "grants": [GRANTS[grant] for grant in threat.grants],
         "oracle": threat.selection == "oracle" or any(attack.oracle for attack in several.values()),
+        "rule": RULE,
         "soundness": look.findings if look else [],
         "attributes": judged,
         "membership": None,

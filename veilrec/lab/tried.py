@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from veilrec.attack import Attack, Seen
+from veilrec.base.keys import Keys
 from veilrec.engine.workers import workers
 from veilrec.errors import BadInput
 from veilrec.lab import verdict
 from veilrec.lab.components import components
 from veilrec.lab.soundness.copies import Copies
+from veilrec.lab.soundness.shuffled import luck_of_the_best
 from veilrec.lab.threat import Draw, Threat
 from veilrec.lab.trials import FEWEST, Goal, People, Trial
-from veilrec.lab.verdict import Answer, Tried
+from veilrec.lab.verdict import TrialAnswer, Tried
 
 __all__ = ["Bench", "leaves_out", "tried", "without"]
 
@@ -48,23 +50,24 @@ def tried(
     if not mine:
         return
     began = time.perf_counter()
-    scores = _scores(bench, mine, attack)
+    said, held_out = _scores(bench, mine, attack)
     each = (time.perf_counter() - began) / len(mine)
-    inside = iter(scores[len(mine) :])
-    grouped: dict[str, list[tuple[Trial, Tensor, list[Tensor]]]] = {}
-    for trial, score in zip(mine, scores[: len(mine)], strict=True):
+    inside = iter(held_out)
+    grouped: dict[str, list[_Said]] = {}
+    for trial, (score, luck) in zip(mine, said, strict=True):
         shape = (len(trial.task.known), max(1, trial.goal.classes))
         held = [_checked(name, next(inside), shape) for _ in trial.inner] if bench.choosing else []
-        grouped.setdefault(trial.goal.name, []).append((trial, _checked(name, score, shape), held))
+        run = _Said(trial, _checked(name, score, shape), held, luck)
+        grouped.setdefault(trial.goal.name, []).append(run)
     for runs in grouped.values():
         seconds = each * len(runs)
         with workers(1):  # many small sums: two threads would spend their time waiting for each other
             one = _judged(bench, name, attack, runs, seconds)
             copies = bench.copies
-            fewer = [(without(run[0], copies), *run[1:]) for run in runs] if copies is not None else []
-            apart = leaves_out([run[0] for run in runs], [run[0] for run in fewer])
+            fewer = [run._replace(trial=without(run.trial, copies)) for run in runs] if copies else []
+            apart = leaves_out([run.trial for run in runs], [run.trial for run in fewer])
             other = _judged(bench, name, attack, fewer, seconds) if apart else None
-        yield runs[0][0].goal, one, other
+        yield runs[0].trial.goal, one, other
 
 
 def without(trial: Trial, copies: Copies) -> Trial:
@@ -82,30 +85,37 @@ def leaves_out(trials: Sequence[Trial], fewer: Sequence[Trial]) -> bool:
     return bool(left) and judged and sum(map(len, left)) < before
 
 
-def _judged(
-    bench: Bench,
-    name: str,
-    attack: Attack,
-    runs: Sequence[tuple[Trial, Tensor, list[Tensor]]],
-    seconds: float,
-) -> Tried:
+class _Said(NamedTuple):
+    """What an attacker said in one trial: of everybody, of each part held out, and an oracle's luck."""
+
+    trial: Trial
+    score: Tensor
+    held: list[Tensor]
+    luck: Tensor | None
+
+
+def _judged(bench: Bench, name: str, attack: Attack, runs: Sequence[_Said], seconds: float) -> Tried:
     """The scores of one goal's trials, told by the judge."""
-    goal, notes = runs[0][0].goal, {**attack.notes(bench.seen)}
-    if parts := components(bench.seen, attack, [trial for trial, *_ in runs], bench.people, bench.threat):
+    goal, notes = runs[0].trial.goal, {**attack.notes(bench.seen)}
+    if parts := components(bench.seen, attack, [run.trial for run in runs], bench.people, bench.threat):
         notes["components"] = parts
-    answers: list[Answer] = [(trial, score, _outside(trial, held)) for trial, score, held in runs]
+    answers = [TrialAnswer(run.trial, run.score, _outside(run.trial, run.held), run.luck) for run in runs]
     return verdict.judged(
         name, attack, notes, goal, answers, bench.people, bench.threat, seconds, tested=bench.tested
     )
 
 
-def _scores(bench: Bench, trials: Sequence[Trial], attack: Attack) -> list[Tensor]:
-    """An attacker's answers to all trials, then those to their inner tasks where one attacker is chosen."""
+Chosen = tuple[Tensor, Tensor | None]  # an attacker's scores, and its luck where the targets chose its stage
+
+
+def _scores(bench: Bench, trials: Sequence[Trial], attack: Attack) -> tuple[list[Chosen], list[Tensor]]:
+    """An attacker's answers to all trials, and those to their inner tasks where one attacker is chosen."""
     inner = [task for trial in trials for task, _ in trial.inner] if bench.choosing else []
     if bench.threat.selection == "last":
-        return attack.infer_all(bench.seen, [trial.task for trial in trials] + inner)
-    scores = [_chosen(bench, trial, attack) for trial in trials]
-    return scores + (attack.infer_all(bench.seen, inner) if inner else [])
+        said = attack.infer_all(bench.seen, [trial.task for trial in trials] + inner)
+        return [(score, None) for score in said[: len(trials)]], said[len(trials) :]
+    chosen = [_chosen(bench, trial, attack) for trial in trials]
+    return chosen, attack.infer_all(bench.seen, inner) if inner else []
 
 
 def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
@@ -119,22 +129,30 @@ def _outside(trial: Trial, held: Sequence[Tensor]) -> float:
     return sum(each) / len(each) if each else float("nan")
 
 
-def _chosen(bench: Bench, trial: Trial, attack: Attack) -> Tensor:
+def _chosen(bench: Bench, trial: Trial, attack: Attack) -> Chosen:
     """The stage of an attacker that is best on held-out known users, or, with an oracle, on the targets."""
-    seen, label = bench.seen, trial.goal.label
-    stages = attack.stages(seen, trial.task)
+    stages = attack.stages(bench.seen, trial.task)
     if len(stages) == 1:
-        return stages[0]
+        return stages[0], None
     if bench.threat.selection == "oracle":
-        target = trial.draw.target
-        marks = [_mark(label[target], stage[target]) for stage in stages]
-    else:
-        marks = [0.0] * len(stages)
-        for task, held in trial.inner:
-            inner = attack.stages(seen, task)
-            for k in range(len(stages)):
-                marks[k] += _mark(label[held], inner[min(k, len(inner) - 1)][held])
-    return stages[int(torch.tensor(marks).argmax())]
+        return _by_targets(bench, trial, stages)
+    marks = [0.0] * len(stages)
+    for task, held in trial.inner:
+        inner = attack.stages(bench.seen, task)
+        for k in range(len(stages)):
+            marks[k] += _mark(trial.goal.label[held], inner[min(k, len(inner) - 1)][held]) / len(trial.inner)
+    if trial.goal.classes <= 2:  # where chance is known, wrong more often than chance is as good as right
+        marks = [abs(mark - (0.5 if trial.goal.classes else 0.0)) for mark in marks]
+    return stages[int(torch.tensor(marks).argmax())], None
+
+
+def _by_targets(bench: Bench, trial: Trial, stages: Tensor) -> Chosen:
+    """The stage that is best on the targets, and what such a choice gives where nothing leaks."""
+    target = trial.draw.target
+    label, said = trial.goal.label[target], stages[:, target]
+    best = int(torch.tensor([_mark(label, stage) for stage in said]).argmax())
+    keys = Keys.seed(0).fold("permute oracle")
+    return stages[best], luck_of_the_best(label, said, _mark, keys, bench.threat.permutations)
 
 
 def _mark(truth: Tensor, scores: Tensor) -> float:

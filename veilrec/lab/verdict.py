@@ -12,36 +12,57 @@ from torch import Tensor
 
 from veilrec.attack import GRANTS, Attack
 from veilrec.base.keys import Keys
+from veilrec.lab.soundness.shuffled import together
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial
 from veilrec.metrics import inference as measures
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.resampling import Measured, combine, mean, permutation_p, summary
+from veilrec.metrics.resampling import Measured, combine, dealt, mean, summary
 from veilrec.metrics.sentences import sentence
 
-__all__ = ["Answer", "Tried", "attribute", "judged", "main_score", "told"]
+__all__ = ["TrialAnswer", "Tried", "attribute", "judged", "main_score", "told"]
 
 SURE = 0.05  # a finding has a permutation p-value below this
 FEWEST = 5  # targets of a group that gets a number of its own
 DIGITS = 4
+CHANCE = {"auc": 0.5, "spearman": 0.0}
 FAILED = "The attacker that this goes by says the same of everybody: it has failed, and tells nothing."
 PAIRED = ("auc", "balanced_accuracy", "macro_f1", "micro_f1")  # kept for each resample of the users
-Answer = tuple[
-    Trial, Tensor, float
-]  # a trial, the scores for all users, and the score on held-out known users
+
+
+class TrialAnswer(NamedTuple):
+    """What an attacker says in one trial.
+
+    Attributes:
+        trial: The draw of known and target users.
+        scores: ``[users, classes]`` for everybody.
+        outside: The score on known users who were held out; NaN where none were.
+        luck: ``[deals]`` how far above chance an oracle's choice is where labels are dealt at random; None
+            where nothing was chosen by the targets.
+    """
+
+    trial: Trial
+    scores: Tensor
+    outside: float
+    luck: Tensor | None = None
 
 
 class Tried(NamedTuple):
-    """One attacker on one attribute, over all draws of known and target users."""
+    """One attacker on one attribute, over all draws of known and target users.
+
+    `luck` ``[deals]`` is how far above chance it is where the labels of the targets are dealt at random; None
+    where nobody dealt.
+    """
 
     name: str
     attack: Attack
     scores: dict[str, Measured]
     p: float | None
+    luck: Tensor | None
     validation: float
     seconds: float
     notes: dict[str, Any]
-    answers: list[Answer]
+    answers: list[TrialAnswer]
 
 
 def main_score(truth: Tensor, scores: Tensor) -> float:
@@ -56,7 +77,7 @@ def judged(
     attack: Attack,
     notes: dict[str, Any],
     goal: Goal,
-    answers: Sequence[Answer],
+    answers: Sequence[TrialAnswer],
     people: People,
     threat: Threat,
     seconds: float,
@@ -68,25 +89,33 @@ def judged(
     Where it is not `tested` it gets no p-value, which takes longer than all the rest.
     """
     each = []
-    for trial, scores, _ in answers:
-        target = trial.draw.target
+    for answer in answers:
+        target = answer.trial.draw.target
         weight = people.weights(target, threat.resamples)
-        each.append(measures.judge(goal.label[target], scores[target], weight))
+        each.append(measures.judge(goal.label[target], answer.scores[target], weight))
     merged = {key: combine([one[key] for one in each]) for key in each[0]}
-    inner = [outside for _, _, outside in answers if not math.isnan(outside)]
+    inner = [answer.outside for answer in answers if not math.isnan(answer.outside)]
     validation = sum(inner) / len(inner) if inner else math.nan
-    oracle = threat.selection == "oracle" or attack.oracle  # whose p-value would mean nothing
-    p = None if oracle or not tested else _p(goal, answers, threat)
-    return Tried(name, attack, merged, p, validation, seconds, notes, list(answers))
+    p, luck = _permuted(goal, answers, threat) if tested else (None, None)
+    if threat.selection == "oracle" or attack.oracle:
+        p = None  # it would mean nothing
+    return Tried(name, attack, merged, p, luck, validation, seconds, notes, list(answers))
 
 
-def _p(goal: Goal, answers: Sequence[Answer], threat: Threat) -> float:
-    """Permutation p-value; over several draws twice the median, which is valid however they depend."""
-    values = []
-    for place, (trial, scores, _) in enumerate(answers):
-        target, keys = trial.draw.target, Keys.seed(0).fold("permute").fold(place)
-        values.append(permutation_p(goal.label[target], scores[target], keys, threat.permutations))
-    return values[0] if len(values) == 1 else min(1.0, 2 * median(values))
+def _permuted(goal: Goal, answers: Sequence[TrialAnswer], threat: Threat) -> tuple[float, Tensor]:
+    """The permutation p-value, and what the same permutations give the attacker by luck.
+
+    Over several draws p is twice the median, which is valid however they depend. All attackers meet the same
+    permutations, so that the luckiest of them can be told.
+    """
+    found, luck = [], []
+    for place, answer in enumerate(answers):
+        target, keys = answer.trial.draw.target, Keys.seed(0).fold("permute").fold(place)
+        one = dealt(goal.label[target], answer.scores[target], keys, threat.permutations)
+        found.append(one.p)
+        luck.append(one.luck if answer.luck is None else answer.luck)
+    p = found[0] if len(found) == 1 else min(1.0, 2 * median(found))
+    return p, together([answer.trial.draw for answer in answers], luck)
 
 
 def attribute(
@@ -173,24 +202,30 @@ def _blind(real: Sequence[Tried]) -> bool:
 def _worst(tried: Sequence[Tried]) -> Tried | None:
     """The attacker who was furthest from chance on held-out known users; the targets have no say in it.
 
-    Where none of them learns, the known users are in none of them and are only fewer: the worst is then the
-    one who was furthest from chance on the targets.
+    Below chance counts as above it: whoever is wrong more often than chance has learned the answer, turned
+    round. So it is of maps that make classes exactly alike over all users, where those who are attacked make
+    up for those who are known. Where no attacker learns, the known users are in none of them and are only
+    fewer: the worst is then the one who was furthest from chance on the targets.
     """
     real = _real(tried)
     blind = _blind(real)
 
     def distance(one: Tried) -> float:
-        key, chance = ("auc", 0.5) if "auc" in one.scores else ("spearman", 0.0)
-        above = (one.scores[key].value if blind and key in one.scores else one.validation) - chance
-        return -1.0 if math.isnan(above) else above if one.attack.learns else abs(above)
+        key = _scale(one)
+        there = one.scores[key].value if blind and key in one.scores else one.validation
+        return -1.0 if math.isnan(there) else abs(there - CHANCE[key])
 
     return max(real, key=distance, default=None)
+
+
+def _scale(one: Tried) -> str:
+    return "auc" if "auc" in one.scores else "spearman"
 
 
 def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried]) -> dict[str, Any]:
     key = "auc" if goal.classes else "spearman"
     measured = worst.scores[key]
-    leaning = Measure(*measured[:3]).leaning(0.5 if goal.classes else 0.0)
+    leaning = Measure(*measured[:3]).leaning(CHANCE[key])
     # An interval alone would cry wolf once in twenty, and the best of several readers more often.
     real = _real(tried)
     sure = worst.p is None or worst.p * (len(real) if _blind(real) else 1) < SURE
@@ -202,8 +237,23 @@ def _verdict(goal: Goal, worst: Tried, tried: Sequence[Tried]) -> dict[str, Any]
         "score": key,
         key: told(measured),
         "leaning": leaning,
+        "shuffled": _shuffled(worst, real, CHANCE[key]),
         "replicates": [round(float(value), DIGITS) for value in measured.replicates],
     }
+
+
+def _shuffled(worst: Tried, real: Sequence[Tried], chance: float) -> dict[str, float] | None:
+    """The floor of shuffled labels: how far from chance the verdict's attacker is by luck, added to chance.
+
+    Where the attacker was chosen by the targets, it is the luckiest of all in each deal.
+    """
+    several = real if _blind(real) else [worst]
+    luck = [one.luck.abs() for one in several if one.luck is not None]
+    if not luck or not len(luck[0]):
+        return None
+    most = torch.stack([one[: min(map(len, luck))] for one in luck]).amax(0)
+    high = float(most.quantile(1 - SURE))
+    return {"value": round(chance + float(most.mean()), DIGITS), "high": round(chance + high, DIGITS)}
 
 
 def _sentence(goal: Goal, worst: Tried, found: Mapping[str, Any], threat: Threat) -> str:
@@ -221,13 +271,13 @@ def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[di
         names = [*people.classes.get(by, ()), *map(str, range(int(label.max()) + 1))]
         for number in range(int(label.max()) + 1):
             each, users = [], 0
-            for trial, scores, _ in worst.answers:
-                inside = trial.draw.target & (label.cpu() == number)
+            for answer in worst.answers:
+                inside = answer.trial.draw.target & (label.cpu() == number)
                 if int(inside.sum()) < FEWEST:
                     continue
                 users = users or int(inside.sum())
                 weight = people.weights(inside, threat.resamples)
-                right = (scores[inside].argmax(1) == goal.label[inside]).double()
+                right = (answer.scores[inside].argmax(1) == goal.label[inside]).double()
                 share = float(right.mean())
                 each.append(summary(share, mean(right, weight)))
             if each:

@@ -8,7 +8,7 @@ from typing import Any
 
 from veilrec.errors import BadInput, nearest
 from veilrec.metrics.groups import flat, seed_of
-from veilrec.metrics.leaks import NamedRun
+from veilrec.metrics.leaks import BEFORE, RULE, NamedRun, of_before
 from veilrec.result import Result
 
 __all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unlike"]
@@ -121,7 +121,9 @@ def _sides(one: Result, other: Result, audit: str, attribute: str) -> Iterator[t
 def threat_of(audit: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an audit that can change a score, with what it grants."""
     told = {key: value for key, value in flat(audit.get("threat") or {}).items() if not key.startswith(FREE)}
-    return {**told, "grants": list(audit.get("grants") or ()), "oracle": bool(audit.get("oracle"))}
+    rule = BEFORE if of_before(audit) else RULE
+    oracle = bool(audit.get("oracle"))
+    return {**told, "grants": list(audit.get("grants") or ()), "oracle": oracle, "rule of verdicts": rule}
 
 
 def attackers_of(entry: Mapping[str, Any], without: Collection[str] = ()) -> list[str]:

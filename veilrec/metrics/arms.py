@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from veilrec.metrics.alike import attackers_of, threat_of
 from veilrec.metrics.groups import Group, cells_of, labels, trained
-from veilrec.metrics.leaks import NamedRun, only_read
+from veilrec.metrics.leaks import BEFORE, NamedRun, of_before, only_read
 from veilrec.metrics.measures import Measure, gathered, pool
 from veilrec.result import Result
 
@@ -100,11 +100,13 @@ class FindingTerms(NamedTuple):
     grants: list[str]
     oracle: bool
     readers: bool = False  # whether nobody learns, so that the verdict is the one who reads most
+    before: bool = False  # whether the verdict is one of before
 
     def __str__(self) -> str:
         granted = f"granted: {', and '.join(self.grants)}" if self.grants else "nothing granted"
         chosen = "nobody learns: the one who reads most" if self.readers else "chosen without the truth"
-        return f"Audit {self.audit}; {granted}; {ORACLE if self.oracle else chosen}"
+        before = f"; {BEFORE}" if self.before else ""
+        return f"Audit {self.audit}; {granted}; {ORACLE if self.oracle else chosen}{before}"
 
 
 def terms(arm: Arm, audit: str) -> FindingTerms:
@@ -113,7 +115,8 @@ def terms(arm: Arm, audit: str) -> FindingTerms:
     grants = dict.fromkeys(str(grant) for one in found for grant in one.get("grants") or ())
     entries = [entry for one in found for entry in (one.get("attributes") or {}).values()]
     readers = only_read(attacker for entry in entries for attacker in entry.get("attackers") or ())
-    return FindingTerms(audit, list(grants), any(bool(one.get("oracle")) for one in found), readers)
+    oracle, before = any(bool(one.get("oracle")) for one in found), any(map(of_before, found))
+    return FindingTerms(audit, list(grants), oracle, readers, before)
 
 
 def protocols(family: Family, audit: str) -> list[str]:

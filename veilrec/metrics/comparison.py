@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from veilrec.errors import BadInput, nearest
 from veilrec.metrics.alike import chosen_audit, refuse_mixtures
 from veilrec.metrics.groups import Group, grouped
-from veilrec.metrics.leaks import NamedRun
+from veilrec.metrics.leaks import BEFORE, NamedRun, of_before
 from veilrec.metrics.statements import Statement, statements_of
 
 __all__ = ["Comparison", "compare"]
@@ -109,4 +109,5 @@ def _threat(groups: Sequence[Group], audit: str) -> str:
         if any(r.get("oracle") for r in runs)
         else ""
     )
-    return (said + chosen).strip()
+    before = f" Audit {audit}: {BEFORE}." if any(map(of_before, runs)) else ""
+    return (said + chosen + before).strip()

@@ -11,7 +11,22 @@ from veilrec.errors import Corrupted
 from veilrec.metrics.measures import Measure, together
 from veilrec.result import Result
 
-__all__ = ["Leak", "NamedRun", "attacker_of", "found_in", "leak_of", "leaks_by_seed", "mute", "only_read"]
+__all__ = [
+    "BEFORE",
+    "RULE",
+    "Leak",
+    "NamedRun",
+    "attacker_of",
+    "found_in",
+    "leak_of",
+    "leaks_by_seed",
+    "mute",
+    "of_before",
+    "only_read",
+]
+
+RULE = "furthest from chance, on either side"  # how the attacker is chosen whom a verdict goes by
+BEFORE = "verdict of before, which passed over attackers that read an attribute turned round"
 
 
 class NamedRun(NamedTuple):
@@ -33,6 +48,11 @@ class Leak(NamedTuple):
     def spoken(self) -> str:
         """The score in words."""
         return "AUC" if self.score == "auc" else "rank correlation"
+
+
+def of_before(audit: Mapping[str, Any]) -> bool:
+    """Whether the verdicts of a stored audit were made when only scores above chance counted."""
+    return bool(audit.get("attributes")) and audit.get("rule") != RULE
 
 
 def mute(attacker: Mapping[str, Any]) -> bool:

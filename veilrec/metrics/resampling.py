@@ -17,12 +17,14 @@ from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
 
 __all__ = [
+    "Dealt",
     "Measured",
     "checked",
     "combine",
+    "dealt",
+    "distances",
     "each",
     "mean",
-    "permutation_p",
     "summary",
     "weights",
 ]
@@ -137,20 +139,37 @@ def combine(measured: Sequence[Measured]) -> Measured:
     return summary(value, table.gather(1, drawn).mean(1))
 
 
-def permutation_p(truth: Tensor, scores: Tensor, keys: Keys, permutations: int = 1000) -> float:
-    """Share of random deals of the labels as far from chance: ``(1 + count) / (1 + permutations)``.
+class Dealt(NamedTuple):
+    """The same scores against labels that were dealt out at random.
 
-    Two-sided, on |AUC - 0.5| of ``truth [n]`` and ``scores [n, classes]``; on |Spearman| where the truth is
-    float and the scores are ``[n, 1]``. Scores stay, labels move among these users; ranks are made once.
+    Attributes:
+        p: Share of deals as far from chance: ``(1 + count) / (1 + permutations)``, two-sided.
+        luck: ``[permutations]`` how far above chance each deal is.
     """
-    truth, scores = checked(truth, scores)
-    distance = _of_values(truth, scores) if truth.is_floating_point() else _of_classes(truth, scores)
-    n = len(truth)
+
+    p: float
+    luck: Tensor
+
+
+def dealt(truth: Tensor, scores: Tensor, keys: Keys, permutations: int = 1000) -> Dealt:
+    """Random deals of the labels, by AUC - 0.5 of ``truth [n]`` and ``scores [n, classes]``.
+
+    By Spearman's correlation where the truth is float and the scores are ``[n, 1]``. Scores stay, labels move
+    among these users; ranks are made once.
+    """
+    distance, n = distances(truth, scores), len(truth)
     seen = float(distance(torch.arange(n)[None]).abs())
-    count, dealt = 0, keys.fold("permutation").fold(torch.arange(permutations))
+    deals, found = keys.fold("permutation").fold(torch.arange(permutations)), []
     for some in torch.arange(permutations).split(max(1, BLOCK // max(1, n))):
-        count += int((distance(dealt.pick(some).order(n)).abs() >= seen - CLOSE).sum())
-    return (1 + count) / (1 + permutations)
+        found.append(distance(deals.pick(some).order(n)))
+    luck = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+    return Dealt((1 + int((luck.abs() >= seen - CLOSE).sum())) / (1 + permutations), luck)
+
+
+def distances(truth: Tensor, scores: Tensor) -> Callable[[Tensor], Tensor]:
+    """A function from orders ``[p, n]`` of labels to ``[p]`` distances above chance; ranks are made once."""
+    truth, scores = checked(truth, scores)
+    return _of_values(truth, scores) if truth.is_floating_point() else _of_classes(truth, scores)
 
 
 def _of_classes(truth: Tensor, scores: Tensor) -> Callable[[Tensor], Tensor]:

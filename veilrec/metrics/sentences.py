@@ -13,7 +13,7 @@ from veilrec.metrics.leaks import attacker_of, mute
 from veilrec.metrics.measures import Measure, average, pool, read
 from veilrec.metrics.words import bracketed, number, out_of_100
 
-__all__ = ["About", "guessed", "hidden", "ranked", "sentence", "within", "wrong_way"]
+__all__ = ["About", "both_ways", "guessed", "hidden", "ranked", "sentence", "sight_of", "within", "wrong_way"]
 
 SPOKEN = {"auc": ("AUC", "0.50"), "spearman": ("rank correlation", "0")}  # a measure and its chance
 OTHERWISE = ("R²", "0")
@@ -62,16 +62,16 @@ def sentence(
         measure: What the attacker reaches on the `scale`, which is that of the verdicts.
         grants: What the attacker was given, in words.
     """
-    about = About(attribute, _sight(entries), grants, scale, measure)
+    about = About(attribute, sight_of(entries), grants, scale, measure)
     if leaning == "none":
         families = {name for entry in entries for name in entry["verdict"].get("families") or ()}
         return hidden(about, len(families), _failed(entries))
     if leaning == "below":
-        return wrong_way(about)
+        return wrong_way(about, entries[0].get("classes") or ())
     return _of_classes(about, entries) if scale == "auc" else _of_values(about, entries)
 
 
-def _sight(entries: Sequence[Entry]) -> str:
+def sight_of(entries: Sequence[Entry]) -> str:
     """Name what the attackers look at: one reads user vectors, all others uploads."""
     vectors = [attacker_of(entry).get("reads") == "embeddings" for entry in entries]
     return " or ".join(dict.fromkeys("the user vectors" if one else "the uploads" for one in vectors))
@@ -132,14 +132,30 @@ def hidden(about: About, families: int, more: str = "") -> str:
     return f"{said} {more}".rstrip()
 
 
-def wrong_way(about: About) -> str:
-    """Say that the attacker is surely below chance."""
-    called, _ = SPOKEN.get(about.scale, OTHERWISE)
-    reached = _kept(number(about.measure.value, PLACES))
+def wrong_way(about: About, classes: Sequence[str]) -> str:
+    """Say that the attacker reads it turned round: it is surely below chance."""
+    called, chance = SPOKEN.get(about.scale, OTHERWISE)
+    reached = f"{called} {_kept(number(about.measure.value, PLACES))}, chance {chance}"
+    how = f"ranks users by it the wrong way round ({reached}), so that its order, turned round, is right"
+    if about.scale == "auc":
+        wrong = out_of_100(1 - about.measure.value)
+        how = f"given {_pair(classes)}, it takes the one for the other {wrong} times of 100 ({reached}), "
+        how += "so that its answers, turned round, are right as often"
+    return f"{about.who} reads {about.attribute} turned round: {how}."
+
+
+def both_ways(about: About, turned: int, seeds: int) -> str:
+    """Say that the attacker reads it turned round in some seeds; the measure has those turned back."""
+    called, chance = SPOKEN.get(about.scale, OTHERWISE)
+    reached = _kept(bracketed(about.measure, PLACES))
     return (
-        f"{about.who} ranks {about.attribute} the wrong way round more often than chance "
-        f"({called} {reached}): whoever turns the answer round has learned it."
+        f"{about.who} reads {about.attribute}, turned round in {turned} of {seeds} seeds: "
+        f"{called} {reached} once those are turned, chance {chance}."
     )
+
+
+def _pair(classes: Sequence[str]) -> str:
+    return f"a {classes[0]} and a {classes[1]} user" if len(classes) == 2 else "one of a class and one not"
 
 
 def guessed(about: About, right: float, most: str, floor: float) -> str:
@@ -152,10 +168,10 @@ def guessed(about: About, right: float, most: str, floor: float) -> str:
 
 def ranked(about: About, classes: Sequence[str], right: float, most: str, floor: float) -> str:
     """Say how often two users are told apart, where guesses are no better than the largest class."""
-    pair = f"a {classes[0]} and a {classes[1]} user" if len(classes) == 2 else "one of a class and one not"
+    times = out_of_100(about.measure.value)
     return (
-        f"{about.who.rstrip(',')}, given {pair}, says which is which {out_of_100(about.measure.value)} times "
-        f"of 100 (chance: 50); guessing everyone's {about.attribute} it is right for {out_of_100(right)} of "
+        f"{about.who.rstrip(',')}, given {_pair(classes)}, says which is which {times} times of 100 "
+        f"(chance: 50); guessing everyone's {about.attribute} it is right for {out_of_100(right)} of "
         f"100, always guessing {most} for {out_of_100(floor)}."
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, FindingTerms
-from veilrec.metrics.sentences import sentence
+from veilrec.metrics.sentences import About, both_ways, sentence, sight_of
 from veilrec.metrics.statements import Statement, statements_of
 from veilrec.metrics.words import bracketed
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, verdicts, worst
@@ -125,7 +125,8 @@ def _finding(family: Family, one: Verdict) -> Finding:
     if one.arm.collapsed:
         about = "the defence" if one.arm.defended else "what a model that has learned would leak"
         words += f" The model is below the popularity floor, so this says nothing about {about}."
-    measure = f"{MEASURES[one.scale].short} {bracketed(one.measure, 2)}, chance {one.chance:g}"
+    luck = "" if one.shuffled is None else f", shuffled labels {one.shuffled:.2f}"
+    measure = f"{MEASURES[one.scale].short} {bracketed(one.measure, 2)}, chance {one.chance:g}{luck}"
     return Finding(words, one, family.title(one.audit, one.attribute), measure)
 
 
@@ -134,4 +135,7 @@ def _sentence(one: Verdict) -> str:
     told = str(one.entries[0]["verdict"].get("sentence") or "")
     if len(one.entries) == 1 and told:
         return told
+    if one.turned:
+        sight = About(one.attribute, sight_of(one.entries), one.grants, one.scale, one.measure)
+        return both_ways(sight, one.turned, len(one.entries))
     return sentence(one.attribute, one.entries, one.leaning, one.measure, one.grants, one.scale)

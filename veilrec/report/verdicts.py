@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from veilrec.metrics.alike import unlike
 from veilrec.metrics.arms import Arm, Family, FindingTerms, terms
 from veilrec.metrics.leaks import attacker_of
-from veilrec.metrics.measures import Measure, combined_p, gathered, pool, read
+from veilrec.metrics.measures import Measure, average, combined_p, gathered, pool, read
 
 __all__ = [
     "MEASURES",
@@ -74,6 +74,8 @@ class Verdict:
         leaning: ``above``, ``below`` or ``none``: the interval against chance, and p where one is given.
         attackers: Who it was, and in how many seeds.
         entries: What each run says about the attribute, in the order of the seeds.
+        turned: In how many seeds it is read turned round while others read it upright; those are turned here.
+        shuffled: What the same attackers reach where labels are shuffled, mean over the seeds.
     """
 
     arm: Arm
@@ -85,6 +87,8 @@ class Verdict:
     leaning: str
     attackers: Mapping[str, int]
     entries: Sequence[Mapping[str, Any]]
+    turned: int = 0
+    shuffled: float | None = None
 
     @property
     def chance(self) -> float:
@@ -127,21 +131,47 @@ def verdict(arm: Arm, audit: str, attribute: str) -> Verdict | None:
     entries = {seed: entry for seed, entry in _entries(arm, audit, attribute).items() if entry.get("verdict")}
     given = {seed: entry["verdict"] for seed, entry in entries.items()}
     scale = next((name for name in SCALES if any(one.get(name) for one in given.values())), None)
-    if scale is None:
+    by_seed, turned = _upright(_scores(given, scale), given, scale) if scale else ({}, 0)
+    if scale is None or not by_seed:
         return None
-    found = {seed: read(one.get(scale), one.get("replicates") or ()) for seed, one in given.items()}
-    by_seed = {seed: measure for seed, measure in found.items() if measure}
-    if not by_seed:
-        return None
-    p = [one.value for seed in by_seed if (one := read(attacker_of(entries[seed]).get("p")))]
-    measure = replace(pool(list(by_seed.values()), scale), p=combined_p(p))
+    told = [entries[seed] for seed in by_seed]
+    measure = replace(pool(list(by_seed.values()), scale), p=combined_p(_of_attackers(told, "p")))
     leaning = measure.leaning(MEASURES[scale].chance or 0.0)
     if not measure.sure:
         leaning = str(next(iter(given.values())).get("leaning", "none"))
     names = Counter(str(given[seed].get("attacker", "")) for seed in by_seed)
-    return Verdict(
-        arm, audit, attribute, scale, by_seed, measure, leaning, names, [entries[seed] for seed in by_seed]
-    )
+    shuffled = average(_shuffled(given[seed]) for seed in by_seed)
+    return Verdict(arm, audit, attribute, scale, by_seed, measure, leaning, names, told, turned, shuffled)
+
+
+def _scores(given: Mapping[Any, Mapping[str, Any]], scale: str) -> dict[Any, Measure]:
+    """The measures of verdicts by seed, where they have them."""
+    found = {seed: read(one.get(scale), one.get("replicates") or ()) for seed, one in given.items()}
+    return {seed: measure for seed, measure in found.items() if measure}
+
+
+def _shuffled(given: Mapping[str, Any]) -> float | None:
+    """What a verdict says that its attacker reaches where labels are shuffled."""
+    found = read((given.get("shuffled") or {}).get("value"))
+    return found.value if found else None
+
+
+def _upright(
+    found: Mapping[Any, Measure], given: Mapping[Any, Mapping[str, Any]], scale: str
+) -> tuple[dict[Any, Measure], int]:
+    """The measures by seed; where seeds differ in direction those below chance are turned, and how many."""
+    leanings = {seed: str(given[seed].get("leaning")) for seed in found}
+    if not {"above", "below"} <= set(leanings.values()):
+        return dict(found), 0
+    chance = MEASURES[scale].chance or 0.0
+    upright = {seed: m.mirrored(chance) if leanings[seed] == "below" else m for seed, m in found.items()}
+    return upright, list(leanings.values()).count("below")
+
+
+def _of_attackers(entries: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """A number of each verdict's attacker, where it is given."""
+    found = (read(attacker_of(entry).get(name)) for entry in entries)
+    return [one.value for one in found if one]
 
 
 def verdicts(family: Family) -> list[Verdict]:

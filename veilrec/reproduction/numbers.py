@@ -33,7 +33,8 @@ class Quantity(NamedTuple):
         score: A metric of usefulness such as ``hr@20``, a score of the attack such as ``macro_f1``, or a part
             of an attacker's answer.
         attribute, audit, attacker, part: Of the attack; without an attribute it is usefulness. The attacker
-            `WORST` is the one that the audit's verdict goes by, in each run its own.
+            `WORST` is the one that the audit's verdict goes by, in each run its own; its AUC is turned where
+            it is surely below chance.
     """
 
     score: str
@@ -56,7 +57,13 @@ def value_of(result: Result, what: Quantity) -> Measure | None:
     if attacker is None:
         return None
     scores = {**((attacker.get("notes") or {}).get("components") or {}), **(attacker.get("scores") or {})}
-    return _told(scores.get(what.score), attacker, what.score)
+    return _upright(_told(scores.get(what.score), attacker, what.score), entry, what)
+
+
+def _upright(found: Measure | None, entry: Mapping[str, Any], what: Quantity) -> Measure | None:
+    """The AUC of the verdict's attacker as whoever turns it round has it, where it is surely below chance."""
+    below = (entry.get("verdict") or {}).get("leaning") == "below"
+    return found.mirrored(0.5) if found and below and (what.attacker, what.score) == (WORST, "auc") else found
 
 
 def _worst(entry: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from veilrec.attacks.common.estimators import Discriminant, Floor, Radial, Scaled, Tuned
+from veilrec.attacks.common.estimators import Discriminant, Floor, Quadratic, Radial, Scaled, Tuned
 from veilrec.attacks.common.jobs import FAMILIES, Classifier, Job, Shape, answers, stages
 from veilrec.attacks.common.perceptron import Perceptron
 from veilrec.errors import BadInput, nearest
@@ -78,6 +78,10 @@ def _logistic(shape: Shape) -> Any:
 def _lda(shape: Shape) -> Any:
     strengths = [Discriminant(shrinkage) for shrinkage in (0.9, 0.5, 0.2, 0.05, 0.01)]
     return Scaled(Tuned(strengths, random_state=shape.seed))
+
+
+def _qda(shape: Shape) -> Any:
+    return Scaled(Quadratic())
 
 
 def _tree(shape: Shape) -> Any:
@@ -200,6 +204,7 @@ CLASSIFIERS: dict[str, Classifier] = {
     "mlp": Classifier("neural", _mlp, _mlp),
     "logistic": Classifier("linear", _logistic, _logistic),
     "lda": Classifier("linear", _lda),
+    "qda": Classifier("quadratic", _qda),
     "tree": Classifier("tree", _tree, _tree),
     "svc": Classifier("kernel", _svc, _svc),
     "knn": Classifier("neighbours", _knn, _knn),

@@ -22,7 +22,7 @@ from veilrec.errors import BadInput
 
 __all__ = ["FAMILIES", "Classifier", "Job", "Shape", "answers", "stages"]
 
-FAMILIES = ("neural", "linear", "tree", "kernel", "neighbours", "forest", "boosting", "floor")
+FAMILIES = ("neural", "linear", "quadratic", "tree", "kernel", "neighbours", "forest", "boosting", "floor")
 BLOCK = 1 << 25  # values that an attacker is asked about at a time: 256 MB in float64
 STACK = 4  # nets that learn at once: more do not fit the cache of a core
 WIDE = 4096  # columns with which not even one fits: then every net is a job of its own, for a core of its own

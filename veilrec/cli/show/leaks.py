@@ -150,7 +150,9 @@ def _print_told(
     what = "AUC" if score == "auc" else "rank correlation"
     few = "" if len(families) >= 4 else f"; only {_count(families)} of attackers: more may find more"
     mark = ", an oracle" if _is_oracle(entry, audit, verdict["attacker"]) else ""
-    who = f"{printable(verdict['attacker'])}{mark}, {what} {measure(verdict[score])}{few}"
+    luck = verdict.get("shuffled")
+    beside = f"; with shuffled labels {measure(luck, full=False, digits=2)}" if luck else ""
+    who = f"{printable(verdict['attacker'])}{mark}, {what} {measure(verdict[score])}{beside}{few}"
     style = "red" if verdict["leaning"] != "none" else "green"
     console().print(f"{lead}{printable(verdict['sentence'])} ({who})", style=style)
 

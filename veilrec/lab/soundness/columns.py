@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Answer", "answers_in", "constant", "counting", "places_of"]
+__all__ = ["OpenAnswer", "answers_in", "constant", "counting", "places_of"]
 
 SAME = 1e-9  # of the largest value: a column that varies less is constant, as attackers have it
 EXACT = 1e-6  # share of a column's range, or of a value's variance, that rounding may account for
@@ -23,7 +23,7 @@ FLAT = 1 / 30  # of the squared range: a column with less variance has too long 
 BLOCK = 1 << 22  # values looked at together
 
 
-class Answer(NamedTuple):
+class OpenAnswer(NamedTuple):
     """Where an attribute lies open: how, in which columns, and the class that they tell, if only one.
 
     `how` is ``same`` (the column is the attribute, or one class of it), ``apart`` (a threshold on it tells
@@ -92,7 +92,7 @@ def _numbers(block: Tensor, own: Tensor) -> Tensor:
     return told
 
 
-def answers_in(rows: Tensor, label: Tensor) -> list[Answer]:
+def answers_in(rows: Tensor, label: Tensor) -> list[OpenAnswer]:
     """Every way in which ``rows [n, width]`` hold a label as it is: ``[n]`` classes, or values as floats."""
     if len(rows) < FEW:
         return []
@@ -100,7 +100,7 @@ def answers_in(rows: Tensor, label: Tensor) -> list[Answer]:
     return found or list(_as_a_sum(rows, label))
 
 
-def _of_values(rows: Tensor, value: Tensor) -> Iterator[Answer]:
+def _of_values(rows: Tensor, value: Tensor) -> Iterator[OpenAnswer]:
     wanted, order = value.double(), value.argsort(stable=True)
     fresh = torch.cat([torch.ones(1, dtype=torch.bool), value[order].diff() != 0])
     order = order[fresh]  # one of those who have the same value: they may stand in any order
@@ -110,7 +110,7 @@ def _of_values(rows: Tensor, value: Tensor) -> Iterator[Answer]:
     yield from _told("apart", [column for column in follows if column not in same])
 
 
-def _of_classes(rows: Tensor, label: Tensor) -> Iterator[Answer]:
+def _of_classes(rows: Tensor, label: Tensor) -> Iterator[OpenAnswer]:
     classes = label.unique()
     counts = torch.stack([(label == one).sum() for one in classes])
     same, single, apart = [], {int(one): list[int]() for one in classes}, []
@@ -135,9 +135,9 @@ def _of_classes(rows: Tensor, label: Tensor) -> Iterator[Answer]:
         yield from _told("apart", apart)
 
 
-def _told(how: str, columns: list[int], label: int | None = None) -> Iterator[Answer]:
+def _told(how: str, columns: list[int], label: int | None = None) -> Iterator[OpenAnswer]:
     if columns:
-        yield Answer(how, columns, label)
+        yield OpenAnswer(how, columns, label)
 
 
 def _luck(counts: Tensor, width: int) -> float:
@@ -146,7 +146,7 @@ def _luck(counts: Tensor, width: int) -> float:
     return width * math.exp(orders - math.lgamma(int(counts.sum()) + 1))
 
 
-def _as_a_sum(rows: Tensor, label: Tensor) -> Iterator[Answer]:
+def _as_a_sum(rows: Tensor, label: Tensor) -> Iterator[OpenAnswer]:
     """The label as a sum over all columns with fixed weights, as it is after a rotation."""
     n, width = rows.shape
     if width > WIDEST or n < width + SPARE:
@@ -165,10 +165,10 @@ def _as_a_sum(rows: Tensor, label: Tensor) -> Iterator[Answer]:
     left = wanted - wide @ torch.linalg.solve(gram, wide.T @ wanted)
     exact = left.square().sum(0) <= SUM * wanted.square().sum(0)
     if bool(exact.all()):
-        yield Answer("sum", list(range(width)))
+        yield OpenAnswer("sum", list(range(width)))
     else:
         for one in [int(classes[k]) for k in exact.nonzero().squeeze(1).tolist()]:
-            yield Answer("sum", list(range(width)), one)
+            yield OpenAnswer("sum", list(range(width)), one)
 
 
 def _alike(block: Tensor, wanted: Tensor) -> Tensor:

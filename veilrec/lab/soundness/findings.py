@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from veilrec.lab.soundness.columns import Answer, answers_in, constant, counting
+from veilrec.lab.soundness.columns import OpenAnswer, answers_in, constant, counting
 from veilrec.lab.soundness.copies import Copies, copies_of, merged
 from veilrec.lab.trials import Goal, People
 
-__all__ = ["Checked", "checked"]
+__all__ = ["CheckedInput", "checked"]
 
 Finding = dict[str, Any]
 TOLD = 10  # columns that are named; of more only how many
 
 
-class Checked(NamedTuple):
+class CheckedInput(NamedTuple):
     """What was found of an audit's input.
 
     Attributes:
@@ -36,7 +36,7 @@ def checked(
     goals: Sequence[Goal],
     there: Tensor,
     columns: Sequence[str] = (),
-) -> Checked:
+) -> CheckedInput:
     """Look through what attackers read, ``[users, width]`` by the name of the reading.
 
     Args:
@@ -59,7 +59,7 @@ def checked(
         told += [one for goal in goals for one in _of_answers(rows, goal, columns)]
         copies, lead = merged(copies, own), f"In {name}: " if len(readings) > 1 else ""
         found += [{**one, "reads": name, "sentence": lead + one["sentence"]} for one in told]
-    return Checked(found, copies)
+    return CheckedInput(found, copies)
 
 
 def _of_copies(copies: Copies) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def _of_answers(rows: Tensor, goal: Goal, names: Sequence[str]) -> Iterator[Find
         }
 
 
-def _answer(answer: Answer, goal: Goal, names: Sequence[str]) -> str:
+def _answer(answer: OpenAnswer, goal: Goal, names: Sequence[str]) -> str:
     what = goal.name if answer.label is None else f"{goal.name} = {goal.names[answer.label]}"
     if answer.how == "sum":
         return f"A sum over all columns with fixed weights is {what} itself"
