@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+import torch
+from sklearn.covariance import ledoit_wolf
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.svm import SVC, SVR
 
 from tests.leaks import graded, planted
-from veilrec.attacks.common.estimators import Discriminant, Scaled, Tuned
+from veilrec.attacks.common.estimators import Discriminant, Quadratic, Scaled, Tuned, _rounded
 from veilrec.base.keys import Keys
 
 
@@ -32,6 +34,55 @@ def test_the_discriminant_is_that_of_scikit_learn_without_shrinkage() -> None:
     ours = Discriminant(1e-12).fit(x, y).predict_proba(x)
     theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(x, y).predict_proba(x)
     assert np.abs(ours - theirs).max() < 1e-6
+
+
+def spread_apart(users: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes with one mean, of which the second is half as wide again."""
+    keys = Keys.seed(2).fold("spread")
+    y = keys.fold("class").integers(2, users)
+    return (keys.normal(users, width, dtype=torch.float64) * (1 + 0.5 * y[:, None])).numpy(), y.numpy()
+
+
+def test_the_quadratic_one_sees_spreads_where_the_linear_one_sees_nothing() -> None:
+    x, y = spread_apart(600, 6)
+    said = Quadratic().fit(x[:300], y[:300]).predict_proba(x[300:])
+    assert np.allclose(said.sum(1), 1)
+    assert 0.7 < np.mean(said.argmax(1) == y[300:]) < 0.95
+    blind = Discriminant().fit(x[:300], y[:300]).predict_proba(x[300:])
+    assert np.mean(blind.argmax(1) == y[300:]) < 0.6
+
+
+def test_the_quadratic_one_is_half_way_from_its_own_to_the_pooled_covariance() -> None:
+    x, y = spread_apart(40_000, 2)
+    own = [np.cov(x[y == k].T, bias=True) for k in (0, 1)]
+    pooled = sum(np.mean(y == k) * cov for k, cov in enumerate(own))
+    exact = QuadraticDiscriminantAnalysis(store_covariance=False).fit(x, y)
+    roots = [np.linalg.eigh(0.5 * cov + 0.5 * pooled) for cov in own]
+    exact.scalings_, exact.rotations_ = [values for values, _ in roots], [vectors for _, vectors in roots]
+    ours = Quadratic().fit(x, y).predict_proba(x[:500])
+    theirs = exact.predict_log_proba(x[:500])
+    log_odds = 2**0.5 * (
+        np.log(ours[:, 1]) - np.log(ours[:, 0])
+    )  # which are divided by the root of two columns
+    assert np.abs(log_odds - (theirs[:, 1] - theirs[:, 0])).max() < 0.02
+
+
+def test_a_covariance_is_drawn_to_the_sphere_as_far_as_ledoit_and_wolf_say() -> None:
+    x = Keys.seed(1).normal(50, 30, dtype=torch.float64) * torch.arange(1, 31) ** 0.2
+    centred = x - x.mean(0)
+    theirs, _ = ledoit_wolf(centred.numpy(), assume_centered=True)
+    assert np.abs(_rounded(centred, 30, 1.0).numpy() - theirs).max() < 1e-12
+
+
+def test_columns_beyond_the_rows_cost_nothing_and_change_nothing() -> None:
+    x, y = spread_apart(40, 90)
+    turn = torch.linalg.qr(Keys.seed(4).normal(90, 90, dtype=torch.float64))[0].numpy()
+    model = Quadratic().fit(x, y)
+    assert model.basis_.shape == (90, 40)
+    assert np.allclose(model.predict_proba(x), Quadratic().fit(x @ turn, y).predict_proba(x @ turn))
+    wide = np.concatenate([x, np.zeros((40, 3)), x[:, :2]], 1)  # constant and doubled columns
+    lonely = np.append(y[:-1], 2)  # a class of one row
+    assert np.isfinite(Quadratic().fit(wide, lonely).predict_proba(wide)).all()
 
 
 def test_held_out_rows_choose_who_does_not_learn_by_heart() -> None:

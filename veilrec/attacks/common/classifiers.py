@@ -81,7 +81,8 @@ def _lda(shape: Shape) -> Any:
 
 
 def _qda(shape: Shape) -> Any:
-    return Scaled(Quadratic())
+    spheres = [Quadratic(sphere) for sphere in (1.0, 0.1, 0.01)]
+    return Scaled(Tuned(spheres, random_state=shape.seed))
 
 
 def _tree(shape: Shape) -> Any:

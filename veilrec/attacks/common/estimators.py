@@ -190,11 +190,17 @@ class Quadratic:
     """Quadratic discriminant analysis, each class's covariance half way to the pooled one.
 
     It reads what lies in spreads and in products of columns, where classes have equal means. The pooled
-    covariance is drawn towards a sphere as far as Ledoit and Wolf (2004) find best, so that it is regular
-    whatever the number of rows. Where they are fewer than columns, all is computed within their span: outside
-    of it no class differs from another. Log densities are divided by the root of the number of columns: as
-    they are, most probabilities would be 0 or 1, and equal.
+    covariance is drawn towards a sphere, so that it is regular whatever the number of rows. Where they are
+    fewer than columns, all is computed within their span: outside of it no class differs from another. Log
+    densities are divided by the root of the number of columns: as they are, most probabilities would be 0 or
+    1, and equal.
+
+    Attributes:
+        sphere: How far towards the sphere, as a share of what Ledoit and Wolf (2004) find best.
     """
+
+    def __init__(self, sphere: float = 1.0) -> None:
+        self.sphere = sphere
 
     def fit(self, X: Array, y: Array) -> Self:
         """Learn from ``X [n, width]`` and ``y [n]``."""
@@ -207,7 +213,7 @@ class Quadratic:
         apart = [x[torch.as_tensor(place == k)] for k in range(len(counts))]
         self.means_ = [rows.mean(0) for rows in apart]
         apart = [rows - mean for rows, mean in zip(apart, self.means_, strict=True)]
-        pooled = _rounded(torch.cat(apart), self.width_)
+        pooled = _rounded(torch.cat(apart), self.width_, self.sphere)
         halves = [0.5 * rows.T @ rows / len(rows) + 0.5 * pooled for rows in apart]
         self.roots_ = [torch.linalg.cholesky(half) for half in halves]
         self.shares_ = np.log(counts / len(y))
@@ -226,14 +232,14 @@ class Quadratic:
         return x if self.basis_ is None else x @ self.basis_
 
 
-def _rounded(apart: Tensor, width: int) -> Tensor:
+def _rounded(apart: Tensor, width: int, sphere: float) -> Tensor:
     """The covariance of centred rows ``[n, k]`` of `width` columns, drawn towards a sphere."""
     n, found = len(apart), apart.T @ apart / len(apart)
     size = float(found.diagonal().sum()) / width
     whole = float(found.square().sum())
     distance = whole - width * size**2
     doubt = (float(apart.square().sum(1).square().sum()) / n - whole) / n
-    share = min(1.0, max(LEAST, doubt / distance if distance > 0 else 1.0))
+    share = max(LEAST, sphere * min(1.0, max(0.0, doubt / distance if distance > 0 else 1.0)))
     found *= 1 - share
     found.diagonal().add_(share * size if size else 1.0)
     return found
