@@ -10,6 +10,7 @@ import weakref
 from pathlib import Path
 
 from veilrec.base.plain import NotPlain, check_folder, grab, opened, same_file, writing
+from veilrec.errors import BadInput
 
 __all__ = ["Scratch", "close_all"]
 
@@ -27,7 +28,7 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        base = Path(tempfile.gettempdir())
+        base = _base()
         with writing(base):
             _sweep(base)
             self.folder, descriptor = _made()
@@ -46,6 +47,14 @@ def close_all() -> None:
     """Remove all folders of this process, which is about to end without its usual goodbyes."""
     for one in list(_open):
         one.close()
+
+
+def _base() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as cause:
+        what = "no folder for temporary files can be written"
+        raise BadInput("TMPDIR", what, "let it name one, and make room") from cause
 
 
 def _made() -> tuple[Path, int]:
