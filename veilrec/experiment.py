@@ -12,6 +12,8 @@ import torch
 
 from veilrec.attack import Attack
 from veilrec.base import toml
+from veilrec.base.bounds import Bounds, Seed, Share, hold
+from veilrec.base.defaults import own_defaults
 from veilrec.base.keys import Keys
 from veilrec.base.limits.bounds import Bounds, Seed, Share, hold
 from veilrec.base.plan import Plan
@@ -99,6 +101,7 @@ class Experiment:
     def __post_init__(self) -> None:
         hold(self, "experiment")
 
+    @own_defaults()
     def federation(self) -> Federation:
         """The clients of the data with the parts of the experiment.
 
@@ -162,6 +165,7 @@ class Experiment:
             {"attack": [describe(attack) for attack in self.attacks.values()]} if self.attacks else {}
         )
 
+    @own_defaults()
     def run(
         self,
         out: Path | None = None,

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base import tensors
+from veilrec.base.defaults import own_defaults
 from veilrec.base.files import atomic, read_json, write_json
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, under
@@ -61,6 +62,7 @@ RUN = "run"  # the name of the only run that is answered, once a letter has name
 USAGE = "python -m veilrec.node STORE [--seeded] [--ask | --post FILE] [--plugin FILE]…"
 
 
+@own_defaults()
 def letter(
     federation: Federation,
     state: State,
@@ -86,6 +88,7 @@ def letter(
     return codec.encode({**message, "round": round}, halves.notes(run, recipe, missed))
 
 
+@own_defaults()
 def provision(federation: Federation, client: int, recipe: str, folder: Path) -> None:
     """Write the store of one simulated phone: its own events, labels, weights and settings, nobody else's.
 
@@ -130,6 +133,7 @@ def _data(clients: Clients, client: int) -> Params:
     return data if log.features is None else {**data, "features": log.features[user]}
 
 
+@own_defaults()
 def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | None = None) -> bytes:
     """One round of the device whose store is `folder`: changes the store, returns the upload.
 
@@ -168,6 +172,7 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     return reply
 
 
+@own_defaults()
 def ask(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
     """What the device whose store is `folder` asks for recommendations with; the store stays as it was.
 

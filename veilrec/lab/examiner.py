@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from veilrec.attack import Attack, Public, Seen
+from veilrec.base.defaults import own_defaults
 from veilrec.engine.probe import public, see
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions
@@ -83,6 +84,7 @@ class Examiner:
                 if kept is not None:
                     _check_kept(name, attack, known, trials, kept)
 
+    @own_defaults()
     def examine(
         self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
     ) -> dict[str, Any]:

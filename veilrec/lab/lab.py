@@ -12,6 +12,7 @@ from torch import Tensor
 from veilrec.attack import GRANTS, Attack, Public, Seen
 from veilrec.attacks.attribute import AttributeInference
 from veilrec.attacks.common.readings import covered, parts_of
+from veilrec.base.defaults import own_defaults
 from veilrec.base.params import part_of
 from veilrec.errors import BadInput
 from veilrec.lab import verdict
@@ -60,6 +61,7 @@ def fitting(one: Audit, known: Public) -> dict[str, Attack]:
     return {name: attack for name, attack in one.attacks.items() if not reasons[name]}
 
 
+@own_defaults()
 def audit(
     seen: Seen,
     people: People,

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from veilrec.base.defaults import own_defaults
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
 from veilrec.recipe import plugins
@@ -185,8 +186,9 @@ def _installed(point: EntryPoint, kind: str) -> list[Entry]:
     """Load what an installed package adds: an entry, or a module of entries."""
     where, fix = f"entry point {point.value}", "update or remove the package that brings it"
     try:
-        found = point.load()
-    except Exception as error:
+        with own_defaults():
+            found = point.load()
+    except (Exception, SystemExit) as error:
         raise BadInput(where, f"cannot be loaded: {type(error).__name__}: {error}", fix) from error
     if isinstance(found, ModuleType):
         return offered(found, kind)

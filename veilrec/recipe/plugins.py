@@ -11,6 +11,7 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
+from veilrec.base.defaults import own_defaults
 from veilrec.errors import BadInput
 
 __all__ = ["Plugin", "forget", "load", "loaded"]
@@ -88,7 +89,8 @@ def _read(path: Path) -> bytes:
 def _run(loader: _Loader, module: ModuleType, path: Path) -> None:
     sys.modules[module.__name__] = module  # dataclasses look their module up there
     try:
-        loader.exec_module(module)
+        with own_defaults():
+            loader.exec_module(module)
     except SyntaxError as error:
         sys.modules.pop(module.__name__, None)
         raise BadInput(path, f"not Python: {error.msg}", CHECK, line=error.lineno) from error
