@@ -18,6 +18,7 @@ __all__ = [
     "NoMemory",
     "VeilrecError",
     "code_of",
+    "encodable",
     "nearest",
     "no_memory",
     "visible",
@@ -140,6 +141,15 @@ def visible(text: object, length: int = LENGTH) -> str:
     """
     words = " ".join(BLANKS.split(_cut(str(text), 4 * length).strip(BLANK)))
     return _cut("".join(map(_shown, words)), length)
+
+
+def encodable(text: str) -> bool:
+    """Whether a text can be written as UTF-8; the name of a file that is none reaches Python all the same."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(letter: str) -> str:

@@ -299,6 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reply(words: Sequence[str]) -> int:
+    process.check_text(words)
     seeded, asks = "--seeded" in words, "--ask" in words
     store, post = _named([word for word in words if word not in ("--seeded", "--ask")])
     if asks and post is not None:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
@@ -22,11 +22,12 @@ from veilrec.errors import (
     NoMemory,
     VeilrecError,
     code_of,
+    encodable,
     no_memory,
     visible,
 )
 
-__all__ = ["PIPE_CLOSED", "hear", "hearing", "launch", "run", "say", "told", "writing_output"]
+__all__ = ["PIPE_CLOSED", "check_text", "hear", "hearing", "launch", "run", "say", "told", "writing_output"]
 
 PIPE_CLOSED = 141  # 128 and SIGPIPE: nobody reads any more, which is no failure and nothing to be told
 FAILED = 1
@@ -84,11 +85,22 @@ def run(command: Callable[[], int]) -> int:
         try:
             if not writable:  # before any work of which nobody would have the result
                 raise BadInput(OUTPUT, "is closed", "give it a place, such as > /dev/null")
+            if not _somewhere():
+                raise BadInput("the working folder", "is gone", "go to another one")
             code = command()
             sys.stdout.flush()
             return code
         except (KeyboardInterrupt, Exception) as error:
             return told(error)
+
+
+def _somewhere() -> bool:
+    """Whether relative paths mean anything."""
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
@@ -133,7 +145,8 @@ class _Output(_Stream):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a title may have letters that the terminal lacks
+            with suppress(OSError):  # of a stream that is broken already
+                stream.reconfigure(errors="replace")  # a title may have letters that the terminal lacks
 
     def write(self, text: str) -> int:
         with writing_output(self._stream):
@@ -184,6 +197,18 @@ def _let_go(stream: TextIO) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
         os.close(nowhere)
+
+
+def check_text(words: Sequence[str]) -> None:
+    """Refuse arguments that are no text: files, JSON and TOML could not name what they name.
+
+    Raises:
+        BadInput: With the place of the first one.
+    """
+    for place, word in enumerate(words, 1):
+        if not encodable(word):
+            fix = "rename that file; where the locale lacks its letters, set PYTHONUTF8=1"
+            raise BadInput(f"argument {place}", f'"{visible(word, 80)}" is no text', fix)
 
 
 def hear() -> None:

@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _invoke(arguments: Sequence[str] | None) -> int:
+    process.check_text(sys.argv[1:] if arguments is None else arguments)
     command: Any = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="veilrec", standalone_mode=False)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from veilrec.errors import BadInput
 
 __all__ = [
     "Data",
@@ -29,8 +33,18 @@ __all__ = [
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``torchrun`` started this process beside others."""
-    return "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
+    """Whether ``torchrun`` started this process beside others.
+
+    Raises:
+        BadInput: Where variables that it sets are not as it sets them.
+    """
+    if "TORCHELASTIC_RUN_ID" not in environment or environment.get("WORLD_SIZE", "1") == "1":
+        return False
+    for name in ("WORLD_SIZE", "RANK", "MASTER_PORT"):
+        if not re.fullmatch(r"\d{1,9}", environment.get(name, ""), re.ASCII):
+            what = f'"{environment[name]}" is no number' if name in environment else "is not set"
+            raise BadInput(name, what, "start with torchrun, or unset TORCHELASTIC_RUN_ID")
+    return True
 
 
 def load_plugins(paths: list[Path] | None) -> list[Path]:
@@ -77,5 +91,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 def print_json(value: Any) -> None:
-    """Print for machines."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print for machines; letters that the output does not have become JSON's escapes."""
+    every = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    print(json.dumps(value, indent=2, ensure_ascii=not every))

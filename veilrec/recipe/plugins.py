@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import traceback
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def load(path: Path) -> Plugin:
     place, sha256 = path.resolve(), hashlib.sha256(source).hexdigest()
     if place in _loaded and _loaded[place].sha256 == sha256:
         return _loaded[place]
-    name = f"veilrec_plugin_{hashlib.sha256(str(place).encode() + source).hexdigest()[:12]}"
+    name = f"veilrec_plugin_{hashlib.sha256(os.fsencode(place) + source).hexdigest()[:12]}"
     loader = _Loader(path, source)
     spec = spec_from_loader(name, loader)
     assert spec is not None

@@ -12,7 +12,7 @@ from veilrec.base.plan import Plan
 from veilrec.datasets.common import places
 from veilrec.datasets.imported import imported
 from veilrec.engine.evaluation import Evaluation
-from veilrec.errors import BadInput, nearest
+from veilrec.errors import BadInput, encodable, nearest
 from veilrec.lab.threat import Threat
 from veilrec.recipe import catalogue
 from veilrec.recipe.settings import Option, defaults, fit, options_of, plain
@@ -178,10 +178,13 @@ def dataset(name: str, data_dir: Path | None) -> tuple[catalogue.Entry, Path | N
 
 def _rooted(chosen: Values, where: str, base: Base) -> Values:
     """Relative paths made whole, so that the resolved recipe means the same everywhere on this machine."""
-    return {
-        name: (base(f"{where}.{name}") / value.expanduser()).absolute() if isinstance(value, Path) else value
-        for name, value in chosen.items()
-    }
+    placed = dict(chosen)
+    for name, value in chosen.items():
+        if isinstance(value, Path):
+            placed[name] = found = (base(f"{where}.{name}") / value.expanduser()).absolute()
+            if not encodable(f"{found}"):  # a recipe could not say it
+                raise BadInput(f"{where}.{name}", f"{found} is no UTF-8", "rename the folder or the file")
+    return placed
 
 
 def rest(table: Mapping[str, Any]) -> Values:
