@@ -12,7 +12,6 @@ import torch
 
 from veilrec.attack import Attack
 from veilrec.base import toml
-from veilrec.base.bounds import Bounds, Seed, Share, hold
 from veilrec.base.defaults import own_defaults
 from veilrec.base.keys import Keys
 from veilrec.base.limits.bounds import Bounds, Seed, Share, hold
