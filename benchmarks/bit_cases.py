@@ -113,7 +113,7 @@ CASES: dict[str, str] = {
     "fedncf-chain": DATA + CONSENT + EXPOSED + PLAN + RECORD + UC + LAPLACE,
     "fedgcn-f-gerai": DATA + FEATURES + FEDGCN + PLAN + RECORD + defence("FGERAI"),
     "fedgcn-apm": DATA + FEATURES + FEDGCN + PLAN + ROWS + APM,
-    "fedlightgcn-pard": DATA + CONSENT + FEDLIGHTGCN + "edge_dropout = 0.2\n" + PLAN + RECORD + PARD,
+    "fedlightgcn-pard": DATA + CONSENT + FEDLIGHTGCN + PLAN + RECORD + PARD,
     "fedvae": DATA + FEDVAE + PLAIN_GRADIENTS + RECORD,
     "fedvae-fedau2": DATA + FEDVAE + PLAIN_GRADIENTS + RECORD + FEDAU2,
     "fedrap-fedau2": DATA + FEDRAP + PLAIN_GRADIENTS + RECORD + FEDAU2,

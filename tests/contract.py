@@ -37,8 +37,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"objective": "bpr", "user": "exposed", "head": ()},
         {"sharing": "private", "personal": True},
         {"head": (), "personal": True},
-        {"edge_dropout": 0.5},
-        {"edge_dropout": 0.3, "head": ()},
     ],
     "FedMF": [{"objective": "bpr", "user": "exposed"}],
     "FedNCF": [

@@ -110,6 +110,14 @@ def test_a_chain_in_a_chain_is_walked_link_by_link() -> None:
     assert [link for link, _ in nested.acting("penalty", device)] == [push]
 
 
+@pytest.mark.parametrize("hook", ["helper_loss", "penalty", "after_epoch", "on_upload"])
+def test_what_happens_on_devices_is_asked_of_links(hook: str) -> None:
+    """A chain that let an upload pass as it is would go unnoticed."""
+    both = chain(Add(0.0, 1.0), Add(0.0, 2.0))
+    with pytest.raises(TypeError, match="link by link"):
+        getattr(both, hook)(None, None)
+
+
 def test_penalties_add_up() -> None:
     both, one_alone = (
         fed_of(d, lr={"user": LR, "default": 0.0}) for d in (chain(Push(2.0), Push(0.5)), Push(2.5))

@@ -85,7 +85,7 @@ def test_the_package_has_its_entries_on_the_page() -> None:
 def test_numbers_come_with_their_bounds() -> None:
     text = page()
     assert "| `dim`: `int from 1 to 65,536` | `64` | Width of the vectors. |" in text
-    assert "| `edge_dropout`: `float from 0 to below 1` | `0.0` |" in text
+    assert "| `dropout`: `float from 0 to below 1` |" in text
     assert "| `lr`: `float from 0 to 1e+30 \\| Mapping[str, float from 0 to 1e+30]` | `0.1` |" in text
     assert "| `clip`: `float from 1e-15 to 1e+15` | `0.5` |" in text
     assert "| `seed`: `int from 0 to 2 ** 63 - 1` | `0` |" in text

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -224,23 +224,11 @@ class Chain(Defence):
         asks = tuple(dict.fromkeys(name for posting in some for name in posting.asks))
         return Posting(asks, {n: spec for posting in some for n, spec in posting.schema.items()}, make)
 
-    def helper_loss(self, model: Recommender, device: Device) -> Tensor:
-        each = self.acting("helper_loss", device)
-        return sum((link.helper_loss(model, own) for link, own in each), torch.zeros(()))
+    def _by_links(self, *arguments: Any) -> Any:
+        """What happens on devices is asked of the links: a chain that did nothing here would go unnoticed."""
+        raise TypeError("a chain acts on devices link by link: see `acting`, `loss_of` and `changed`")
 
-    def penalty(self, model: Recommender, device: Device) -> Tensor:
-        each = self.acting("penalty", device)
-        return sum((link.penalty(model, own) for link, own in each), torch.zeros(()))
-
-    def after_epoch(self, params: Params, device: Device) -> Params:
-        for link, own in self.acting("after_epoch", device):
-            params = link.after_epoch(params, own)
-        return params
-
-    def on_upload(self, upload: Message, device: Device) -> Message:
-        for link, own in self.acting("on_upload", device):
-            upload = link.on_upload(upload, own)
-        return upload
+    helper_loss = penalty = after_epoch = on_upload = cast("Any", _by_links)
 
     def declares(self, model: Recommender, protocol: Protocol) -> tuple[Mechanism, ...]:
         """The mechanisms of each; a table that one has sent up whole stays whole for those after it."""

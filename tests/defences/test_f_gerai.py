@@ -14,7 +14,6 @@ from tests.worlds import (
     checkerboard,
     digest,
     federation,
-    largest,
     phones,
     run,
     silos,
@@ -23,7 +22,6 @@ from tests.worlds import (
 from veilrec.base.keys import Keys, hash_text
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
-from veilrec.defences.common.local_dp import reach
 from veilrec.defences.f_gerai import FGERAI
 from veilrec.defences.none import Undefended
 from veilrec.errors import BadInput
@@ -80,16 +78,6 @@ def test_the_features_are_blurred_and_nothing_else() -> None:
     assert not bool((told.log.features == clients.log.features).all(1).any())
     assert float(told.log.features.abs().max()) <= 1
     assert replace(told, log=replace(told.log, features=clients.log.features)) == clients
-
-
-def test_unbiased_numbers_are_the_same_in_another_unit() -> None:
-    """Of three attributes two are told, with ε = 2.5 each."""
-    clients = phones(world(PEOPLE))
-    unit, unbiased = (features(clients, FGERAI(epsilon=5.0, numbers=n)) for n in ("unit", "unbiased"))
-    for name in PEOPLE:
-        assert largest(unit[name][:2] * 3 / 2 * reach(2.5), unbiased[name][:2]) < 1e-5
-        assert torch.equal(unit[name][2:], unbiased[name][2:])
-    assert max(float(row.abs().max()) for row in unbiased.values()) > 1
 
 
 def test_nobodys_noise_hangs_on_who_else_is_there_or_on_the_order() -> None:

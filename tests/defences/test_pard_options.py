@@ -1,4 +1,4 @@
-"""PARD as its public code has it: estimators with several passes and dropout, and edges that are dropped."""
+"""PARD as its public code has it: estimators with several passes and dropout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.worlds import digest, federation, held, largest, run, silos, uploads_
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
 from veilrec.base.plan import Plan
-from veilrec.base.rows import thinned
 from veilrec.base.steps import Stepper
 from veilrec.clients import Clients
 from veilrec.defence import Defence, chain
@@ -27,9 +26,7 @@ from veilrec.defences.pard import PARD
 from veilrec.engine.helper_steps import help_along
 from veilrec.engine.local import Situation, Task
 from veilrec.errors import BadInput
-from veilrec.model import with_classes
 from veilrec.models.fedlightgcn import FedLightGCN
-from veilrec.models.fedncf import FedNCF
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire.uploads import Letter
@@ -40,10 +37,10 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def fed_of(defence: Defence, share: float = 0.0, clients: Clients | None = None, **plan: Any) -> Federation:
+def fed_of(defence: Defence, clients: Clients | None = None, **plan: Any) -> Federation:
     clients = clients or world()
     settings = {"lr": 0.5, "batch": 4, "precision": "float64", "rounds": 9, **plan}
-    model = FedLightGCN(ITEMS, clients.n_seats, dim=DIM, edge_dropout=share)
+    model = FedLightGCN(ITEMS, clients.n_seats, dim=DIM)
     return federation(clients, model, None, defence, **settings)
 
 
@@ -179,54 +176,6 @@ def test_vectors_are_trained_against_whole_estimators() -> None:
     assert torch.equal(penalties(plain, scene), penalties(dropping, scene))
 
 
-# Edges
-
-
-@pytest.mark.parametrize("place", ["phones", "silos"])
-@pytest.mark.parametrize("join", ["concatenate", "add"])
-def test_the_split_model_learns_from_what_is_left_of_a_history(place: str, join: Any) -> None:
-    """As without dropout on a history that is thinned already; one device as in a cohort."""
-    clients = world() if place == "phones" else silos(world().log, 3)
-    losses = []
-    for share in (0.5, 0.0):
-        base = FedLightGCN(ITEMS, clients.n_seats, dim=DIM, edge_dropout=share)
-        split = PARD(join=join, head=(5,)).attach(with_classes(base, clients))
-        scene, batch = Scene.of(split, clients), Scene.of(split, clients).device.batch
-        if not share:
-            history = thinned(batch.history, scene.device.keys, 0.5)
-            assert 0 < int((history >= 0).sum()) < int((batch.history >= 0).sum())
-            scene = replace(scene, device=scene.device._replace(batch=batch._replace(history=history)))
-        losses.append(split.cohort_loss(scene.params, scene.device))
-        losses.append(scene.mapped(lambda m, d: m.loss(d)))
-        ours = scene.slopes(lambda p, m=split, s=scene: m.cohort_loss(p, s.device))  # type: ignore[misc]
-        theirs = scene.slopes(lambda p, s=scene: s.mapped(lambda m, d: m.loss(d), p))  # type: ignore[misc]
-        assert all(largest(ours[name], theirs[name]) < 1e-12 for name in ours)
-    assert torch.equal(losses[0], losses[2])
-    assert all(largest(losses[0], other) < 1e-12 for other in losses[1:])
-
-
-def test_what_is_guarded_scored_and_posted_is_made_of_all_items() -> None:
-    defence = PARD(reference=True)
-    dropping, bare = (fed_of(defence, share) for share in (0.6, 0.0))
-    state = run(dropping, 2)
-    bare.fleet.devices = dropping.fleet.devices
-    assert dropping.evaluate(state).means() == bare.evaluate(state).means()
-    scenes = [Scene.of(fed.model, fed.clients) for fed in (dropping, bare)]
-    assert torch.equal(*(helper_losses(defence, scene) for scene in scenes))
-    assert torch.equal(*(penalties(defence, scene) for scene in scenes))
-    for what in ("represent", "scoring_user", "scores"):
-        assert torch.equal(*(s.mapped(lambda m, d, w=what: getattr(m, w)(d.batch)) for s in scenes))
-    posts = [s.mapped(lambda m, d: defence.posts(m).make(m, d)["pard.items"]) for s in scenes]
-    assert torch.equal(*posts)
-    assert largest(state.server["item"], run(bare, 2).server["item"]) > 1e-3
-
-
-def test_a_model_without_edges_drops_none() -> None:
-    model = PARD().attach(FedNCF(ITEMS, dim=DIM))
-    assert getattr(model, "edge_dropout", None) == 0.0
-    assert getattr(fed_of(PARD(), 0.25).model, "edge_dropout", None) == 0.25
-
-
 # All of it
 
 
@@ -235,7 +184,7 @@ def test_a_model_without_edges_drops_none() -> None:
 def test_one_device_after_the_other(options: dict[str, Any], place: str) -> None:
     """Four to seven events in batches of four: some devices have a step less, and shorter histories."""
     clients = world() if place == "phones" else silos(world().log, 3, 0.5)
-    feds = [fed_of(PARD(**options), 0.5, clients, chunk=chunk, epochs=2) for chunk in (1, 3, 100)]
+    feds = [fed_of(PARD(**options), clients, chunk=chunk, epochs=2) for chunk in (1, 3, 100)]
     (first, _), *others = (uploads_of(fed, 3) for fed in feds)
     for state, _ in others:
         assert all(largest(value, state.server[n]) < 1e-9 for n, value in first.server.items())
@@ -245,11 +194,11 @@ def test_one_device_after_the_other(options: dict[str, Any], place: str) -> None
 
 def test_same_seed_same_bits() -> None:
     defence = PARD(**OPTIONS[-1])
-    states = [run(fed_of(defence, 0.5, workers=n, chunk=3, precision="float32"), 3) for n in (1, 2)]
+    states = [run(fed_of(defence, workers=n, chunk=3, precision="float32"), 3) for n in (1, 2)]
     assert digest(states[0]) == digest(states[1])
 
 
 @pytest.mark.slow
 def test_a_device_alone_uploads_the_same(tmp_path: Path) -> None:
-    sets = ["model.name='FedLightGCN'", "model.dim=8", "model.edge_dropout=0.5", "plan.precision='float64'"]
+    sets = ["model.name='FedLightGCN'", "model.dim=8", "plan.precision='float64'"]
     uploads_agree([*sets, "defence=[{name = 'pard', head = [8], reference = true}]"], tmp_path, "--seeded")

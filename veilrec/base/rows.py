@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from veilrec.base.keys import Keys
+    pass
 
-__all__ = ["along", "filled", "padded", "pick", "ragged", "shares", "starts", "thinned", "within"]
+__all__ = ["along", "filled", "padded", "pick", "ragged", "shares", "starts", "within"]
 
 
 def pick(table: Tensor, index: Tensor) -> Tensor:
@@ -38,19 +38,6 @@ def shares(history: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     each = there / there.sum(-1, keepdim=True).clamp(min=1)
     empty = each.new_zeros(*history.shape[:-1], length)
     return empty.scatter_add(-1, history.clamp(min=0), each)
-
-
-def thinned(history: Tensor, keys: Keys, share: float) -> Tensor:
-    """A history ``[…, seats, t]`` of which each item is left out (-1) with the probability `share`.
-
-    Shorter histories are padded in front, so numbers are drawn from the latest item backwards: a device draws
-    the same ones alone and beside others whose histories are longer.
-    """
-    if not share:
-        return history
-    seats, length = history.shape[-2:]
-    drawn = keys.fold("thinned").uniform(length, seats).flip(-2).mT  # […, seats, t]
-    return history.masked_fill(drawn < share, -1)
 
 
 def starts(count: Tensor) -> Tensor:

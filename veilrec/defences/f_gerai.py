@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -66,10 +66,6 @@ class FGERAI(Defence):
         ridge: A loss with a linear term has no least value, and training runs away with it. So r·‖z‖² is
             added, with r in standard deviations of a number of η; the authors of the functional mechanism
             (Zhang et al., VLDB 2012) take 4. 0 for none.
-        numbers: The unit of blurred numbers. ``unbiased``, as the mechanism has them, they lie within
-            ±(d/k)·C for k of d attributes, which is so much that only small learning rates survive it;
-            ``unit`` divides by that bound, which loses nothing, costs no privacy, and keeps them in [−1, 1],
-            where features are by contract.
         features: Whether there is a stage 1; False is F-GERAI-NL. Where the data has no features, or the
             model reads none, there is nothing to blur, and stage 2 is all.
     """
@@ -78,7 +74,6 @@ class FGERAI(Defence):
     objective_epsilon: Annotated[float, Bounds(0, math.inf, above=True)] = 1.0
     sensitivity: Amount = 1.0
     ridge: Amount = 4.0
-    numbers: Literal["unbiased", "unit"] = "unit"
     features: bool = True
 
     @property
@@ -93,7 +88,7 @@ class FGERAI(Defence):
         _check_names(log)
         own = keys.fold("features").fold(id_hashes(log.user_ids))  # [users]: nobody's noise depends on others
         own = secrets(own.value) if self.secret else own
-        told = perturbed(log.features, log.feature_names, self.epsilon, own, unit=self.numbers == "unit")
+        told = perturbed(log.features, log.feature_names, self.epsilon, own)
         return replace(clients, log=replace(log, features=told))
 
     def attach(self, model: Recommender) -> Recommender:

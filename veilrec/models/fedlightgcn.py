@@ -18,9 +18,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from veilrec.base.limits.bounds import Scales, ShareBelowOne, Width
+from veilrec.base.limits.bounds import Scales, Width
 from veilrec.base.params import Params
-from veilrec.base.rows import shares, thinned
+from veilrec.base.rows import shares
 from veilrec.clients import Batch
 from veilrec.model import Device
 from veilrec.models.common.layers import asked
@@ -57,11 +57,6 @@ class FedLightGCN(FedNCF):
             not named has that of ``default``, else 0.01.
         sharing: Whether the perceptron is averaged or each device keeps its own.
         personal: Whether a device scores with items as it trains them itself (see `Recommender.personal`).
-        edge_dropout: Probability with which each item of a history is left out of the mean, drawn anew in
-            each step of training and nowhere else: scores, and the user vectors that are guarded or given to
-            an attacker, are made of all items. A user of whose items none is left is half its own vector.
-            PARD's code (0.5 on ML-100K, 0.1 on others) drops when it evaluates as well, and takes all items
-            where none is left.
     """
 
     history = -1
@@ -78,19 +73,16 @@ class FedLightGCN(FedNCF):
         scale: Scales = 0.01,
         sharing: Literal["shared", "private"] = "shared",
         personal: bool = False,
-        edge_dropout: ShareBelowOne = 0.0,
     ) -> None:
         build = partial(FedNCF.__init__, head=head, sharing=sharing) if head else FedMF.__init__
         self.layers: list[str] = []
         build(self, n_items, n_seats, dim=dim, objective=objective, user=user, scale=scale)
-        self.personal, self.edge_dropout = personal, edge_dropout
+        self.personal = personal
 
     def represent(self, batch: Batch) -> Tensor:
         return convolved(self.user, self.item, batch.history)
 
     def loss(self, device: Device) -> Tensor:
-        history = thinned(device.batch.history, device.keys, self.edge_dropout)
-        device = device._replace(batch=device.batch._replace(history=history))
         return super().loss(device) if self.layers else FedMF.loss(self, device)
 
     def scores(self, batch: Batch, items: Tensor | None = None) -> Tensor:
@@ -98,8 +90,7 @@ class FedLightGCN(FedNCF):
 
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
         batch, item = devices.batch, params["item"]  # [c, l, d]
-        history = thinned(batch.history, devices.keys, self.edge_dropout)
-        user = convolved(params["user"], item, history)  # [c, seats, d]
+        user = convolved(params["user"], item, batch.history)  # [c, seats, d]
         if self.layers:
             return super().cohort_loss({**params, "user": user}, devices)
         return self.objective(*asked(user @ item.mT, batch), batch.weight)  # each row is scored once

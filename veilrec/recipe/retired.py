@@ -19,6 +19,8 @@ ENTRIES: dict[str, dict[str, Any]] = {  # the same by the name of an entry, in w
     "ColumnNorms": {"columns": -1, "attribute": ""},
     "DLG": {"enough": 0.01, "attribute": ""},
     "FDPMF": {"public_seed": 0},
+    "FGERAI": {"numbers": "unit"},
+    "FedLightGCN": {"edge_dropout": 0.0},
     "PARD": {
         "estimators_rest": False,
         "estimator_lr": 0.1,

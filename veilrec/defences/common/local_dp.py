@@ -70,22 +70,19 @@ def sampled(n: int, epsilon: float) -> int:
     return max(1, min(n, math.floor(epsilon / PER_ATTRIBUTE)))
 
 
-def perturbed(
-    features: Tensor, names: Sequence[str], epsilon: float, keys: Keys, *, unit: bool = False
-) -> Tensor:
+def perturbed(features: Tensor, names: Sequence[str], epsilon: float, keys: Keys) -> Tensor:
     """Users' features ``[users, width]``, ε-private each user's as a whole; `keys` are the users' own.
 
-    k of the d attributes are drawn without replacement and told with ε/k each, the others are 0. Numbers are
-    multiplied by d/k, so that they stay unbiased, or with `unit` divided by C, so that they lie in [−1, 1];
-    bits stay bits.
+    k of the d attributes are drawn without replacement and told with ε/k each, the others are 0. Unbiased,
+    numbers lie within ±(d/k)·C, so far that only small rates survive it. Divided by that bound, which
+    costs no privacy, they lie in [−1, 1], where features are by contract. Bits stay bits.
     """
     whose = attributes(names)  # [width]
     d = int(whose.max()) + 1
     k = sampled(d, epsilon)
     chosen = torch.zeros(len(features), d, dtype=torch.bool)
     chosen.scatter_(1, keys.fold("attributes").order(d)[:, :k], True)
-    factor = 1 / reach(epsilon / k) if unit else d / k
-    numbers = piecewise(features, epsilon / k, keys.fold("numbers")) * factor
+    numbers = piecewise(features, epsilon / k, keys.fold("numbers")) * (1 / reach(epsilon / k))
     bits = unary(features, epsilon / k, keys.fold("bits"))
     numeric = torch.tensor(["=" not in name for name in names])
     told = torch.where(numeric, numbers, bits)

@@ -20,7 +20,7 @@ from torch.func import vmap
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Part, Scope
-from veilrec.base.rows import pick, thinned
+from veilrec.base.rows import pick
 from veilrec.clients import Batch
 from veilrec.errors import BadInput
 from veilrec.model import Device, Recommender
@@ -79,10 +79,9 @@ def perceive(
 class SplitRecommender(Recommender):
     """Another model's vectors with a second, private one for each user, and a private perceptron that scores.
 
-    What the other model makes of a user's vector and the items (`represent`) is made of both vectors, in
-    training of what its `edge_dropout` leaves of the items, the same ones for both; its own way of scoring is
-    dropped, and with it its `head` and `sharing`. The scopes of both tables are those named here, whatever
-    `user` said. Parts that other defences have attached to it stay.
+    What the other model makes of a user's vector and the items (`represent`) is made of both vectors; its own
+    way of scoring is dropped, and with it its `head` and `sharing`. The scopes of both tables are those named
+    here, whatever `user` said. Parts that other defences have attached to it stay.
 
     Args:
         base: A model with one user and one item table of one width.
@@ -109,7 +108,6 @@ class SplitRecommender(Recommender):
         self.objective = base.objective  # type: ignore[assignment]
         self.scale = base.scale
         self.mix = type(base).represent
-        self.edge_dropout = float(getattr(base, "edge_dropout", 0.0))
         kept = {name: part for name, part in base.parts.items() if name not in {*_head(base), *OWN}}
         for name in ("user", "item", *kept):
             setattr(self, name, getattr(base, name))
@@ -132,7 +130,7 @@ class SplitRecommender(Recommender):
         return self._joined(self.represent(batch), self._mixed(self.user_re, self.item, batch))
 
     def loss(self, device: Device) -> Tensor:
-        batch = self._thinned(device)
+        batch = device.batch
         user = self.scoring_user(batch)[batch.user]  # [b, …]
         touched = self._score(user, batch.item)  # [b]
         untouched = self._score(user[:, None].expand(*batch.negative.shape, -1), batch.negative)  # [b, q]
@@ -145,7 +143,7 @@ class SplitRecommender(Recommender):
         return self._score(user.expand(*items.shape, -1), items)
 
     def cohort_loss(self, params: Params, devices: Device) -> Tensor:
-        batch, item = self._thinned(devices), params["item"]
+        batch, item = devices.batch, params["item"]
         c, b, q = batch.negative.shape
         wanted = torch.cat([batch.item, batch.negative.reshape(c, b * q)], 1)  # [c, b (1 + q)]
         user = vmap(self._both)(params["user"], params["user_re"], item, batch)  # [c, seats, …]
@@ -174,11 +172,6 @@ class SplitRecommender(Recommender):
             ]
             scores.append(torch.stack(each, 1))
         return torch.cat(scores)
-
-    def _thinned(self, device: Device) -> Batch:
-        """Leave some of the history out of the batch of a step."""
-        history = thinned(device.batch.history, device.keys, self.edge_dropout)
-        return device.batch._replace(history=history)
 
     def _mixed(self, user: Tensor, item: Tensor, batch: Batch) -> Tensor:
         """``[seats, dim]`` what the wrapped model makes of a user's vector and the items."""
