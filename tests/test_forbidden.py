@@ -16,7 +16,6 @@ ALARM, LONGEST_FILE, LONGEST_FUNCTION = 300, 400, 60  # a file above the alarm i
 TOO_COMPLEX = 18
 STILL_COMPLEX = {  # grown before there was a limit; the list only shrinks
     "cli/attack.py: _audits",
-    "engine/local.py: train",  # goes with the frame
     "metrics/alike.py: chosen_audit",
     "metrics/comparison.py: _notes",
 }

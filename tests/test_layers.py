@@ -32,7 +32,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"attacks", "datasets", "defences", "erasers", "models", "protocols"},
     {"engine/evaluation", "engine/groups", "engine/helper_steps"},
     {"engine/local"},
-    {"engine/fused", "engine/refusals"},
+    {"engine/fused", "engine/outgoing", "engine/refusals"},
     {"engine/respond"},
     {"engine/serving"},
     {"engine/fleet"},

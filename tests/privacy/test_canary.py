@@ -26,7 +26,8 @@ from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows
 from veilrec.clients import Clients
 from veilrec.defence import Defence, Posting
-from veilrec.engine import local
+from veilrec.engine import outgoing
+from veilrec.engine.local import Task
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.examples import Portion
 from veilrec.model import Device, Recommender
@@ -248,13 +249,13 @@ def test_only_consenting_users_posts_hold_what_they_post() -> None:
 
 
 def test_planted_a_post_without_consent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    clients, post = phones(LOG, 0.5), local._posts
+    clients, post = phones(LOG, 0.5), outgoing._posts
 
-    def everybody(task: local.Task, posting: Posting, portion: Portion, *rest: Any) -> Posts:
+    def everybody(task: Task, posting: Posting, portion: Portion, *rest: Any) -> Posts:
         given = {name: torch.ones_like(consent) for name, consent in portion.known.consents.items()}
         return post(task, posting, replace(portion, known=portion.known._replace(consents=given)), *rest)
 
-    monkeypatch.setattr(local, "_posts", everybody)
+    monkeypatch.setattr(outgoing, "_posts", everybody)
     willing = consenting(clients)
     _, hits = search(fed_of(defence=Open(), clients=clients, optimiser="sgd"), 1, willing)
     assert {int(hit.place.split(" of ")[1]) for hit in hits} == set(range(USERS)) - set(willing)

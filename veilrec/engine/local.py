@@ -12,22 +12,21 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from veilrec.base.keys import Keys
-from veilrec.base.params import Message, Params, Part, Scope, part_of
+from veilrec.base.params import Params, Part, Scope, part_of
 from veilrec.base.plan import Plan
 from veilrec.base.rows import along
 from veilrec.base.steps import Stepper
 from veilrec.clients import Batch
-from veilrec.defence import Defence, Posting, changed, loss_of
+from veilrec.defence import Defence, changed, loss_of
 from veilrec.engine.helper_steps import help_along, helper_stepper
 from veilrec.examples import Examples
-from veilrec.model import Device, Recommender, bind, mapped, overrides
+from veilrec.model import Device, Recommender, mapped, overrides
 from veilrec.protocol import Protocol, Trained
-from veilrec.wire.uploads import Letter, Posts, Uploads
+from veilrec.wire.uploads import Letter
 
-__all__ = ["Situation", "Task", "train", "upload"]
+__all__ = ["Situation", "Task", "train"]
 
 
 @dataclass(frozen=True)
@@ -101,90 +100,75 @@ class Situation:
         return Device(0, sent, None, 0, None, None)  # type: ignore[arg-type]
 
 
+class _Course:
+    """The local training of a chunk of devices, as far as it has come.
+
+    Attributes:
+        params, state: What devices hold by now: weights, and what their optimisers remember.
+        gradient: What devices have measured of weights that they hold still.
+        loss: ``[c]`` the mean over the examples so far, of all that are to come.
+        done: How many steps the first device has taken.
+    """
+
+    def __init__(self, task: Task, portion: Examples, situation: Situation, own: Params) -> None:
+        self.task, self.portion, self.situation, self.done = task, portion, situation, 0
+        self.params = params = _weights(task, portion, situation.sent, own)
+        self.state = {**task.stepper.fresh({n: params[n] for n in task.moving if not task.held_still(n)})}
+        self.state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
+        self.state |= {n: value for n, value in own.items() if n not in params}  # also of what is not trained
+        self.gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
+        device, dtype = situation.keys.value.device, portion.known.weight.dtype
+        self.examples = torch.tensor(portion.sizes, device=device, dtype=dtype)
+        self.loss = torch.zeros_like(self.examples)
+        paces = portion.paces(task.plan.batch)  # steps an epoch
+        self.pace = torch.tensor(paces, device=device)
+        # Where a device measures a gradient in one step, that step is all of it.
+        self.parted = task.protocol.sends_gradients and task.plan.epochs * max(paces) > 1
+
+    def step(self, batch: Batch, place: Tensor | None, epoch: int, number: int) -> None:
+        """One step of the devices that are still at work, the first so many."""
+        task, situation, active = self.task, self.situation, len(batch.weight)
+        # By each device's own count: what it draws must not depend on how long others are at work.
+        keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * self.pace[:active] + number)
+        share = batch.weight.sum(1) / (self.examples[:active] * task.plan.epochs)
+        device = situation.device(batch, keys, self.done)
+        places = {} if place is None else dict.fromkeys(task.tables, place)
+        read = _read(self.params, places, active, task.together)
+        help_along(task, read, self.params, self.state, device, situation)
+        of_all = share if self.parted else None
+        losses, slopes = _slopes(task, read, device, situation, self.done == 0, of_all)
+        self.loss[:active] += losses * share
+        measured = {name: slopes.pop(name) for name in self.gradient if name in slopes}
+        if self.done == 0:
+            self._part()
+        _measure(self.gradient, measured, share, places, task)
+        task.stepper.step(self.params, slopes, self.state, places)
+        self.done += 1
+
+    def _part(self) -> None:
+        """From the first step on devices differ in what they were sent alike."""
+        task = self.task
+        alike = [n for n in self.situation.sent.all if n not in task.tables and not task.held_still(n)]
+        self.params = {n: w.clone() if n in alike else w for n, w in self.params.items()}
+
+    def after_epoch(self, epoch: int) -> None:
+        """Let the defence change the weights that devices train."""
+        keys = self.situation.keys.fold("after").fold(epoch)
+        device = self.situation.device(self.portion.known, keys, self.done)
+        detached = {n: w.detach() for n, w in self.params.items()}
+        after = changed(self.task.defence, "after_epoch", detached, device, self.situation.axes)
+        self.params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in after.items()}
+
+
 def train(task: Task, portion: Examples, situation: Situation, own: Params) -> Trained:
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
-    params, moving = _weights(task, portion, situation.sent, own), task.moving
-    alike = [n for n in situation.sent.all if n not in task.tables and not task.held_still(n)]
-    state = {**task.stepper.fresh({n: params[n] for n in moving if not task.held_still(n)})}
-    state |= helper_stepper(task.defence).fresh({n: params[n] for n in task.helpers})
-    state |= {name: value for name, value in own.items() if name not in params}  # also of what is not trained
-    gradient = {n: torch.zeros_like(params[n]) for n in params if task.held_still(n)}
-    examples = torch.tensor(
-        portion.sizes, device=situation.keys.value.device, dtype=portion.known.weight.dtype
-    )
-    loss = torch.zeros_like(examples)
-    paces = portion.paces(task.plan.batch)  # steps an epoch
-    pace = torch.tensor(paces, device=examples.device)
-    # Where a device measures a gradient in one step, that step is all of it.
-    epochs, narrow = task.plan.epochs, task.narrow()
-    parted = task.protocol.sends_gradients and epochs * max(paces) > 1
-    step = 0
-    for epoch in range(epochs):
+    course, narrow = _Course(task, portion, situation, own), task.narrow()
+    for epoch in range(task.plan.epochs):
         for number, (batch, place) in enumerate(portion.steps(epoch, task.plan.batch, narrow=narrow)):
-            active = len(batch.weight)
-            # By each device's own count: what it draws must not depend on how long others are at work.
-            keys = Keys(situation.keys.value[:active]).fold("step").fold(epoch * pace[:active] + number)
-            share = batch.weight.sum(1) / (examples[:active] * epochs)
-            device = situation.device(batch, keys, step)
-            places = {} if place is None else dict.fromkeys(task.tables, place)
-            read = _read(params, places, active, task.together)
-            help_along(task, read, params, state, device, situation)
-            of_all = share if parted else None
-            losses, slopes = _slopes(task, read, device, situation, step == 0, of_all)
-            loss[:active] += losses * share
-            measured = {name: slopes.pop(name) for name in gradient if name in slopes}
-            if step == 0:  # from here on devices differ in what they were sent alike
-                params = {n: w.clone() if n in alike else w for n, w in params.items()}
-            _measure(gradient, measured, share, places, task)
-            task.stepper.step(params, slopes, state, places)
-            step += 1
+            course.step(batch, place, epoch, number)
         if task.defence.acts("after_epoch"):
-            keys = situation.keys.fold("after").fold(epoch)
-            device = situation.device(portion.known, keys, step)
-            detached = {n: w.detach() for n, w in params.items()}
-            after = changed(task.defence, "after_epoch", detached, device, situation.axes)
-            params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in after.items()}
-    return Trained(params, gradient, state, loss)
-
-
-def upload(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Uploads:
-    """Make the uploads of trained devices: packed by the protocol, changed by the defence."""
-    device = situation.device(portion.known, situation.keys.fold("upload"), 0)
-
-    def pack(device: Device, params: Params, gradient: Params) -> Message:
-        return task.protocol.pack(task.model, device, params, gradient)
-
-    packs = pack if task.protocol.packs_as_is else vmap(pack, in_dims=(situation.axes, 0, 0))
-    values = packs(device, trained.params, trained.gradient)
-    if task.defence.acts("on_upload"):
-        values = changed(task.defence, "on_upload", values, device, situation.axes)
-    sums: Params = {name: values.pop(name) for name in task.together}  # type: ignore[misc]
-    sizes = torch.tensor(portion.sizes, dtype=torch.int32, device=trained.loss.device)
-    if task.protocol.needs_examples:
-        values["examples"] = sizes
-    posting = task.defence.posts(task.model)
-    posts = Posts.none(trained.loss.device)
-    if posting is not None:
-        posts = _posts(task, posting, portion, situation, trained)
-    return Uploads(portion.cohort, values, posts, trained.loss, sums)
-
-
-def _posts(task: Task, posting: Posting, portion: Examples, situation: Situation, trained: Trained) -> Posts:
-    """Make the posts of a chunk's consenting users; of labels they see only those they share."""
-    known = portion.known
-    shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}
-    device = situation.device(known._replace(attributes=shared), situation.keys.fold("publish"), 0)
-
-    def post(params: Params, device: Device) -> Params:
-        return bind(task.model, params, posting.make, device)  # type: ignore[no-any-return]
-
-    values = vmap(post, in_dims=(0, situation.axes))(trained.params, device)  # [c, seats, …]
-    if not known.consents:
-        return Posts.none(trained.loss.device)
-    who = posting.willing(known.consents)
-    client, seat = who.nonzero(as_tuple=True)
-    owner = portion.cohort[client] * who.shape[1] + seat
-    return Posts(owner, {name: value[client, seat] for name, value in values.items()})
+            course.after_epoch(epoch)
+    return Trained(course.params, course.gradient, course.state, course.loss)
 
 
 def _weights(task: Task, portion: Examples, sent: Letter, own: Params) -> Params:

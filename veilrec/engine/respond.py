@@ -16,7 +16,7 @@ from torch import Tensor
 from veilrec.base.keys import Keys
 from veilrec.base.params import ROW, Message, Params
 from veilrec.clients import Clients
-from veilrec.engine import fused, local
+from veilrec.engine import fused, local, outgoing
 from veilrec.engine.devices import private_rows
 from veilrec.errors import BadInput
 from veilrec.examples import Draw, Examples
@@ -102,7 +102,7 @@ def respond(task: local.Task, chunk: Chunk, schema: Schema, announced: Schema) -
         phase = "training"
         examples, trained = learned(task, chunk, examples)
         phase = "upload"
-        uploads = local.upload(task, examples, local.Situation(chunk.letter, chunk.keys), trained)
+        uploads = outgoing.upload(task, examples, local.Situation(chunk.letter, chunk.keys), trained)
         fused.check(uploads, schema)
         if uploads.posts.values:
             posts: Message = {**uploads.posts.values}
