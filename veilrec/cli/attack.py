@@ -113,39 +113,46 @@ def _audits(
     presets: Any, reads: Any, parts: Any, classifiers: Any, changes: dict[str, Any], name: str
 ) -> list[Audit]:
     """Protocols by name, or one put together from what was named; either with changes."""
-    from veilrec.attacks.attribute import AttributeInference
-    from veilrec.lab.examiner import CUSTOM
-    from veilrec.lab.lab import Audit
-    from veilrec.lab.presets import OWN, WORST, preset
     from veilrec.lab.threat import Threat
     from veilrec.recipe.settings import fit, options_of
 
     changes = fit("threat", changes, options_of(Threat), "a threat")
-    built = reads or parts or classifiers
-    if built and presets:
+    if not (reads or parts or classifiers):
+        return _by_name(presets, changes, name)
+    if presets:
         raise BadInput(
             "--preset", "a protocol has its own attackers", "drop it, or --reads, --part and --classifier"
         )
-    if built:
-        for entry in reads:
-            _check_reading(entry)
-        learners = tuple(classifiers) or WORST
-        chosen: Any = reads or ("updates",)
-        attacks = {
-            entry: AttributeInference(reads=entry, parts=tuple(parts), classifiers=learners)
-            for entry in chosen
-        }
-        threat = Threat(**{"by_part": False, "membership": False, **changes})
-        return [Audit(name or CUSTOM, threat, attacks)]
+    return [_put_together(reads, parts, classifiers, changes, name)]
+
+
+def _put_together(reads: Any, parts: Any, classifiers: Any, changes: dict[str, Any], name: str) -> Audit:
+    """A protocol of attackers by their readings, parts and classifiers."""
+    from veilrec.attacks.attribute import AttributeInference
+    from veilrec.lab.examiner import CUSTOM
+    from veilrec.lab.lab import Audit
+    from veilrec.lab.presets import WORST
+    from veilrec.lab.threat import Threat
+
+    for entry in reads:
+        _check_reading(entry)
+    options: dict[str, Any] = {"parts": tuple(parts), "classifiers": tuple(classifiers) or WORST}
+    chosen: Any = reads or ("updates",)
+    attacks = {entry: AttributeInference(reads=entry, **options) for entry in chosen}
+    return Audit(name or CUSTOM, Threat(**{"by_part": False, "membership": False, **changes}), attacks)
+
+
+def _by_name(presets: Any, changes: dict[str, Any], name: str) -> list[Audit]:
+    """The protocols of papers, or our own; one that was changed does not go by its own name."""
+    from veilrec.lab.presets import OWN, preset
+
     chosen = [preset(entry, where="--preset") for entry in presets or (OWN,)]
     if name and len(chosen) > 1:
         raise BadInput("--name", "one name for several protocols", "name one --preset")
-    changed = set(changes) - {"attributes"}  # a protocol that was changed does not go by its own name
+    changed = ", changed" if changes.keys() - {"attributes"} else ""
     return [
-        replace(
-            a, threat=replace(a.threat, **changes), name=name or (f"{a.name}, changed" if changed else a.name)
-        )
-        for a in chosen
+        replace(one, threat=replace(one.threat, **changes), name=name or f"{one.name}{changed}")
+        for one in chosen
     ]
 
 

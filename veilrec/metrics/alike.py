@@ -59,12 +59,19 @@ def chosen_audit(runs: Sequence[NamedRun], told: str) -> str:
     if told and told not in names:
         fix = nearest(told, names) if names else "attack the runs first: veilrec attack RUN"
         raise BadInput("--audit", f'no run has an audit "{told}"', fix)
-    common = [name for name in names if all(name in run.result.privacy for run in runs)]
-    if not told and OWN not in names and len(common or names) > 1 and len(runs) > 1:
-        raise BadInput("--audit", f"several audits: {', '.join(names)}", "choose one with --audit NAME")
-    chosen = told or (OWN if OWN in names else next(iter(common or names), ""))
+    chosen = told or _meant(runs, names)
     _refuse_other_audits([run for run in runs if chosen in run.result.privacy], chosen)
     return chosen
+
+
+def _meant(runs: Sequence[NamedRun], names: Sequence[str]) -> str:
+    """The audit that is meant where nobody says which; of several that are no worse, none."""
+    if OWN in names:
+        return OWN
+    common = [name for name in names if all(name in run.result.privacy for run in runs)] or names
+    if len(common) > 1 and len(runs) > 1:
+        raise BadInput("--audit", f"several audits: {', '.join(names)}", "choose one with --audit NAME")
+    return next(iter(common), "")
 
 
 def _refuse_other_audits(runs: Sequence[NamedRun], audit: str) -> None:

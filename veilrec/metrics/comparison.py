@@ -7,7 +7,7 @@ interval as Student's t asks for. Drawing three seeds again and again would call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from veilrec.errors import BadInput, nearest
@@ -71,30 +71,36 @@ def compare(runs: Sequence[NamedRun], *, metric: str = "", audit: str = "") -> C
 
 
 def _notes(groups: Sequence[Group], metric: str, audit: str) -> list[str]:
-    notes = []
+    return [*_on_attacks(groups, audit), *_on_groups(groups, metric)]
+
+
+def _on_attacks(groups: Sequence[Group], audit: str) -> Iterator[str]:
+    """Say who was attacked and by what else, what the attacker is given, and which scores are turned."""
     if not audit:
-        notes.append("No run was attacked: veilrec attack RUN says what each gives away.")
-    elif without := [r.name for g in groups for r in g.runs.values() if audit not in r.result.privacy]:
-        notes.append(f"Without audit {audit}: {', '.join(without)}.")
-    others = dict.fromkeys(n for g in groups for r in g.runs.values() for n in r.result.privacy if n != audit)
-    if audit and others:
-        notes.append(f"Also audited by {', '.join(others)}: see them with --audit NAME.")
+        yield "No run was attacked: veilrec attack RUN says what each gives away."
+        return
+    runs = [run for group in groups for run in group.runs.values()]
+    if without := [run.name for run in runs if audit not in run.result.privacy]:
+        yield f"Without audit {audit}: {', '.join(without)}."
+    if others := dict.fromkeys(name for run in runs for name in run.result.privacy if name != audit):
+        yield f"Also audited by {', '.join(others)}: see them with --audit NAME."
     if told := _threat(groups, audit):
-        notes.append(told)
+        yield told
     if any(leak.turned for group in groups for leak in group.leaks(audit).values()):
-        notes.append("Surely below chance is leakage too: such scores are turned round.")
+        yield "Surely below chance is leakage too: such scores are turned round."
+
+
+def _on_groups(groups: Sequence[Group], metric: str) -> Iterator[str]:
+    """Say which groups have not learned, and where intervals or seeds are lacking."""
     for group in groups:
         if group.collapsed:
             many = f"{group.collapsed} of {len(group.runs)} runs are" if len(group.runs) > 1 else "the run is"
-            notes.append(f"{group.label}: {many} below the popularity floor; low leakage is not ranked.")
+            yield f"{group.label}: {many} below the popularity floor; low leakage is not ranked."
     if any(one is None or not one.sure for one in (group.mean(metric) for group in groups)):
-        notes.append(f"No resamples of {metric} are in the results: no interval, and no difference claimed.")
+        yield f"No resamples of {metric} are in the results: no interval, and no difference claimed."
     fewest = min(len(group.runs) for group in groups)
     if len(groups) > 1 and fewest < 3:
-        notes.append(
-            f"{fewest} seed{'s' if fewest > 1 else ''} in a group: three or more tell a defence from luck."
-        )
-    return notes
+        yield f"{fewest} seed{'s' if fewest > 1 else ''} in a group: three or more tell a defence from luck."
 
 
 def _threat(groups: Sequence[Group], audit: str) -> str:
