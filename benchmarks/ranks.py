@@ -67,7 +67,7 @@ def run(recipe: Path, out: Path, ranks: int = 1, *more: str) -> Path:
 def held(out: Path) -> tuple[Params, Params]:
     """What a finished run left: the server's weights, and what devices keep, in the order of the clients."""
     opened = finished.reopen(out)
-    devices = opened.federation.fleet.gather().devices
+    devices = opened.federation.fleet.devices
     clients = devices.clients().sort().values
     return dict(opened.state.server), {**devices.get(clients), "clients": clients}
 

@@ -209,7 +209,8 @@ class Clients:
     @cached_property
     def sizes(self) -> list[int]:
         """Events of each client."""
-        counts: list[int] = (self.events.start[1:] - self.events.start[:-1]).tolist()
+        each = torch.where(self.seats >= 0, self.log.counts[self.seats.clamp(min=0)], 0)
+        counts: list[int] = each.sum(1).tolist()
         return counts
 
     @cached_property

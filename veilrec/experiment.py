@@ -21,6 +21,7 @@ from veilrec.defence import Defence, guarded
 from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
+from veilrec.engine.in_process import InProcess
 from veilrec.eraser import AttributeEraser, Eraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
@@ -118,24 +119,34 @@ class Experiment:
             clients = Clients.phones(split, consent=self.consent, keys=keys)
         if wants_features(self.model):
             clients = with_features(clients, private=self.include_private_features)
-        width = 0 if clients.log.features is None else clients.log.features.shape[1]
-        federation = Federation.of(
-            clients,
-            made(self.model, self.data.n_items, clients.n_seats, width),
-            self.protocol,
-            self.defence,
-            self.plan,
-            seed=self.seed,
-            evaluation=self.evaluation,
-            device=self.device,
-            split_seed=self.split_seed,
-        )
+        federation = Federation.of(clients, *self._parts(clients), **self._rest)
         _check_drawn(federation)
         for eraser in self.erasers:
             eraser.check(federation.model)
             if isinstance(eraser, AttributeEraser):
                 request_of(self.data, eraser)
         return federation
+
+    def part(self, clients: Clients) -> InProcess:
+        """The fleet of some of the clients, whose data another process has read and prepared."""
+        check_device(self.device)
+        return InProcess.part(clients, *self._parts(clients), **self._rest)
+
+    def _parts(self, clients: Clients) -> tuple[Recommender, Protocol, Defence, Plan]:
+        """What the devices run."""
+        width = 0 if clients.log.features is None else clients.log.features.shape[1]
+        model = made(self.model, clients.log.n_items, clients.n_seats, width)
+        return model, self.protocol, self.defence, self.plan
+
+    @property
+    def _rest(self) -> dict[str, Any]:
+        """Options of a fleet beside what its devices run."""
+        return {
+            "seed": self.seed,
+            "evaluation": self.evaluation,
+            "device": self.device,
+            "split_seed": self.split_seed,
+        }
 
     def settings(self) -> dict[str, Any]:
         """The experiment in plain words and numbers, in the sections of a recipe."""
@@ -191,16 +202,15 @@ class Experiment:
             BadInput: Before anything is written, where something cannot be right.
             Interrupted: After SIGINT or SIGTERM; the run can be resumed.
         """
-        federation = self.federation()
-        self._check_sums()
-        kept = _check_federation(federation, self.record)
-        examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
-        examiner.check(federation, kept if self.record.last else ())
-        settings = self.settings() if recipe is None else dict(recipe.values)
-        device = torch.device(self.device).type
-        mark = fingerprint({**settings, "device": device}, federation.model, self.data)
 
         def alone(federation: Federation) -> Result:
+            self._check_sums()
+            kept = _check_federation(federation, self.record)
+            examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
+            examiner.check(federation, kept if self.record.last else ())
+            settings = self.settings() if recipe is None else dict(recipe.values)
+            device = torch.device(self.device).type
+            mark = fingerprint({**settings, "device": device}, federation.model, self.data)
             with stoppable(echo=ECHO if link else 0.0) as stop, folder.claim(out, resume=resume) as place:
                 if link is not None:
                     link.begin()
@@ -214,10 +224,10 @@ class Experiment:
                 return session.run(stop, checkpoint_seconds, mark, settings)
 
         if link is None:
-            return alone(federation)
+            return alone(self.federation())
         from veilrec.runs.shared import shared  # which brings torch.distributed: a third of a second
 
-        return shared(link, federation, alone)
+        return shared(link, self.federation, self.part, alone)
 
     def _session(
         self, federation: Federation, place: Path, keeps: bool, progress: Progress | None, examiner: Examiner
@@ -313,5 +323,5 @@ def _check_federation(federation: Federation, record: Record) -> set[str]:
     kept = record.chosen(federation.fleet.schema())
     if not bool((federation.clients.test >= 0).any()):
         raise BadInput("data", "no user has a test item", "give users at least two events")
-    federation.fleet.candidates()  # drawn once, and refused where a user has too few untouched items
+    federation.fleet.check_candidates()
     return kept

@@ -128,12 +128,12 @@ class Interactions:
         (tensor([0, 1, 3]), tensor([ 2, -1]), tensor([3, 0]))
         """
         counts = self.counts
-        end = counts.cumsum(0)
-        last = torch.arange(len(self)) == (end - 1)[self.user]
-        before = torch.arange(len(self)) == (end - 2)[self.user]
-        test = last & (counts >= 2)[self.user]
-        looked = before & (counts >= 3)[self.user] & validation
-        return Split(self.take(~(test | looked)), self._held(looked), self._held(test))
+        last = counts.cumsum(0) - 1  # [users] the place of each one's last event
+        tested, looked = counts >= 2, (counts >= 3) & validation
+        stays = torch.ones(len(self), dtype=torch.bool)
+        stays[last[tested]] = False
+        stays[last[looked] - 1] = False
+        return Split(self.take(stays), self._held(looked, last - 1), self._held(tested, last))
 
     def take(self, events: Tensor) -> Interactions:
         """The log with only some of its events (a mask or an index in ascending order)."""
@@ -165,9 +165,10 @@ class Interactions:
             features=None if self.features is None else self.features[users],
         )
 
-    def _held(self, events: Tensor) -> Tensor:
+    def _held(self, users: Tensor, place: Tensor) -> Tensor:
+        """``[users]`` the item of each one's event at a place ``[users]``; -1 where the mask has nobody."""
         held = torch.full((self.n_users,), -1)
-        held[self.user[events]] = self.item[events]
+        held[users] = self.item[place[users]]
         return held
 
 

@@ -95,7 +95,7 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
     defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
     """
-    clients = federation.fleet.gather().given
+    clients = federation.fleet.given
     log = clients.log
     if clients.n_seats > 1:
         raise BadInput("data.silos", "a silo is more than one person's device", "set it to 0")
@@ -115,11 +115,10 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
 
 def _weights(federation: Federation, client: int) -> Params:
     """The weights that a device holds, less parts of a defence still as drawn: it draws them itself."""
-    fleet = federation.fleet.gather()
+    fleet = federation.fleet
     devices, helpers = fleet.devices, fleet.task().helpers
-    alone = torch.tensor([client], device=devices.slot.device)
-    now = devices.get(alone)
-    first = devices.fresh(alone) if int(devices.slot[client]) >= 0 else now
+    alone = torch.tensor([client], device=devices.device)
+    now, first = devices.get(alone), fleet.fresh(alone)
     kept = [name for name in now if name not in helpers or not torch.equal(now[name], first[name])]
     return {f"own/{name}": now[name][0] for name in kept}
 

@@ -216,7 +216,7 @@ def test_the_popularity_floor() -> None:
     )
     clients = phones(log)
     counts = torch.bincount(clients.log.item, minlength=8)
-    score = popularity(clients)
+    score = popularity(counts, clients.n_seats)
     assert torch.equal(score(torch.tensor([0, 3]), None), counts.double().expand(2, 1, -1))
     items = torch.tensor([[[1, 4]], [[0, 7]]])
     assert torch.equal(score(torch.tensor([0, 3]), items), counts.double()[items])

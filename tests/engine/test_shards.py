@@ -99,15 +99,14 @@ def test_a_checkpoint_of_shards_is_one_of_all_devices() -> None:
     whole, parted, again = (fed_of(cohort=0.7) for _ in range(3))
     parted, again = sharded(parted), sharded(again, (1, 0))
     state = rounds(parted, 2)
-    held = parted.fleet.gather().devices
+    held = parted.fleet.devices
     everyone = torch.arange(len(whole.clients))
     for k, fleet in enumerate(parted.fleet.fleets):
         mine = fleet.devices.get(torch.arange(len(fleet.clients)))
         assert all(torch.equal(value, held.get(everyone[k::2])[name]) for name, value in mine.items())
     for fed in (whole, again):
         fed.start()
-        fed.fleet.gather().devices.restore(contents(held))
-        fed.fleet.spread()
+        fed.fleet.devices.restore(contents(held))
     ends = []
     for fed in (parted, whole, again):
         *_, (end, _) = fed.rounds(state, until=4)

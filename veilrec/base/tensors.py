@@ -14,10 +14,24 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from veilrec.base.files import BLOCK, Digest, Sink, atomic
-from veilrec.base.params import Params
+from veilrec.base.params import Params, under
 from veilrec.errors import Corrupted
 
-__all__ = ["DTYPES", "NAMES", "Blocks", "Column", "Reader", "header", "raw", "read", "write", "write_columns"]
+__all__ = [
+    "DTYPES",
+    "NAMES",
+    "Blocks",
+    "Column",
+    "Lazy",
+    "Reader",
+    "beneath",
+    "header",
+    "raw",
+    "read",
+    "rows_of",
+    "write",
+    "write_columns",
+]
 
 Entry = tuple[torch.dtype, tuple[int, ...]]  # what a header says of a tensor
 
@@ -112,6 +126,46 @@ class Reader:
             yield
         except (SafetensorError, OSError, ValueError, TypeError) as cause:
             raise Corrupted(f"{self.path}: cannot be read ({cause}); restore the file") from cause
+
+
+class Lazy(Mapping[str, Tensor]):
+    """Tensors of a file whose names begin with a prefix, each read when it is asked for.
+
+    The file is opened anew for each of them: of a file that stays open, what was read counts as memory.
+    """
+
+    def __init__(self, path: Path, prefix: str = "", names: Iterable[str] | None = None) -> None:
+        self.path, self.prefix = path, prefix
+        every = Reader(path).names if names is None else names
+        self._names = [name.removeprefix(prefix) for name in every if name.startswith(prefix)]
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._names:
+            raise KeyError(name)
+        return Reader(self.path).get(self.prefix + name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def rows(self, name: str, start: int, stop: int) -> Tensor:
+        """Some rows of a tensor."""
+        return Reader(self.path).get(self.prefix + name, start, stop)
+
+
+def rows_of(tensors: Mapping[str, Tensor], name: str, start: int, stop: int) -> Tensor:
+    """Some rows of a tensor, of which no more is read where it is `Lazy`."""
+    return tensors.rows(name, start, stop) if isinstance(tensors, Lazy) else tensors[name][start:stop]
+
+
+def beneath(tensors: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it; those that are `Lazy` stay so."""
+    if isinstance(tensors, Lazy):
+        names = [tensors.prefix + name for name in tensors]
+        return Lazy(tensors.path, tensors.prefix + prefix, names)
+    return under(tensors, prefix)
 
 
 def read(path: Path) -> Params:

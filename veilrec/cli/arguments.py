@@ -26,6 +26,7 @@ __all__ = [
     "Runs",
     "Seed",
     "Sets",
+    "follows",
     "launched",
     "load_plugins",
     "print_json",
@@ -45,6 +46,11 @@ def launched(environment: Mapping[str, str] = os.environ) -> bool:
             what = f'"{environment[name]}" is no number' if name in environment else "is not set"
             raise BadInput(name, what, "start with torchrun, or unset TORCHELASTIC_RUN_ID")
     return True
+
+
+def follows(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``torchrun`` started this process to help another one, which reads and writes."""
+    return launched(environment) and environment["RANK"] != "0"
 
 
 def load_plugins(paths: list[Path] | None) -> list[Path]:

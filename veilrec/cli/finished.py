@@ -76,7 +76,7 @@ def recommend(opened: Opened, user: str, k: int) -> list[dict[str, Any]]:
     index = _index(log, user)
     client, seat = federation.clients.place_of(torch.tensor(index))
     with workers(1) as pool:
-        score = scorer(federation.fleet.gather(), federation.at(opened.state), pool)
+        score = scorer(federation.fleet, federation.at(opened.state), pool)
         scores = score(client[None], None)[0, seat].cpu().double()  # [items]
     scores[log.item[log.user == index]] = -torch.inf
     best = scores.topk(min(k, int((scores > -torch.inf).sum())))

@@ -19,6 +19,7 @@ from veilrec.cli.arguments import (
     Run,
     Seed,
     Sets,
+    follows,
     print_json,
 )
 from veilrec.errors import BadInput
@@ -54,7 +55,7 @@ def run(
     from veilrec.recipe import Recipe
 
     changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
-    loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir)
+    loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir, has_data=not follows())
     job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem

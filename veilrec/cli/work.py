@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
 from veilrec.experiment import Experiment
@@ -68,7 +70,7 @@ def one(
     select = recipe.values["evaluation"]["select"]
     with recipe.blaming(), showing(select, title, quiet=job.quiet) as progress:
         progress.phase(f"loading {recipe.values['data']['name']}")
-        experiment = (maker or ExperimentMaker(job.device)).experiment(recipe)
+        experiment = (maker or ExperimentMaker(job.device, reads=job.tells)).experiment(recipe)
         return experiment.run(
             out, resume=job.resume, recipe=recipe, progress=progress, world=job.world, link=job.link
         )
@@ -76,11 +78,12 @@ def one(
 
 def many(recipe: Recipe, out: Path, job: Job) -> list[tuple[dict[str, Any], Result]]:
     """Run every cell of a sweep and every seed: what sets each apart, and its result."""
-    chosen, maker = recipe.cells(), ExperimentMaker(job.device)
+    chosen, maker = recipe.cells(), ExperimentMaker(job.device, reads=job.tells)
     places = {cell.name: f"{place} of {len(chosen)}: {cell.name}" for place, cell in enumerate(chosen, 1)}
     with recipe.blaming(), showing(recipe.values["evaluation"]["select"], quiet=job.quiet) as progress:
         progress.phase(f"loading {recipe.values['data']['name']}")
-        maker.check(chosen)
+        if job.tells:
+            maker.check(chosen)
 
         def make(cell: Cell[Recipe]) -> Experiment:
             progress.begin(places[cell.name])
@@ -93,14 +96,21 @@ def many(recipe: Recipe, out: Path, job: Job) -> list[tuple[dict[str, Any], Resu
 
 
 class ExperimentMaker:
-    """Makes the experiments of a sweep; cells in a row that share their data share the log."""
+    """Makes the experiments of a sweep; cells in a row that share their data share the log.
 
-    def __init__(self, device: str) -> None:
-        self.device = device
+    Args:
+        device: ``cpu`` or ``cuda``.
+        reads: Whether this process reads the data. One that does not is sent that of its own devices.
+    """
+
+    def __init__(self, device: str, *, reads: bool = True) -> None:
+        self.device, self.reads = device, reads
         self._held: tuple[str, Interactions] | None = None
 
     def experiment(self, recipe: Recipe) -> Experiment:
         """The experiment of a cell."""
+        if not self.reads:
+            return recipe.experiment(nobody(), device=self.device)
         key = json.dumps(recipe.values["data"], sort_keys=True)
         if self._held is None or self._held[0] != key:
             self._held = (key, recipe.data())
@@ -115,4 +125,10 @@ class ExperimentMaker:
             if key not in seen:
                 seen.add(key)
                 with cell.recipe.blaming():
-                    _ = self.experiment(cell.recipe).federation().fleet.candidates()  # drawn, or refused
+                    self.experiment(cell.recipe).federation().fleet.check_candidates()
+
+
+def nobody() -> Interactions:
+    """A log without users, for a process that reads none."""
+    none = torch.zeros(0, dtype=torch.int64)
+    return Interactions(user=none, item=none, n_users=0, n_items=0, user_ids=(), item_ids=())

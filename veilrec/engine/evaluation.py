@@ -18,7 +18,7 @@ from veilrec.errors import BadInput, nearest
 from veilrec.interactions import id_hashes
 from veilrec.metrics.ranking import METRICS, ranking
 
-__all__ = ["Evaluation", "Score", "Scored", "candidates", "evaluate", "popularity"]
+__all__ = ["Evaluation", "Score", "Scored", "candidates", "check_candidates", "evaluate", "popularity"]
 
 BLOCK = 64  # users scored at a time: memory only, never results
 Score = Callable[[Tensor, Tensor | None], Tensor]  # clients [c] and items [c, seats, n] → [c, seats, n]
@@ -127,36 +127,45 @@ def _finite(scores: Tensor) -> Tensor:
     return scores
 
 
-def popularity(clients: Clients) -> Score:
-    """The floor of every table: all users are shown what most users touched in training."""
-    log = clients.log
-    counts = torch.bincount(log.item, minlength=log.n_items).double()
+def popularity(counts: Tensor, n_seats: int) -> Score:
+    """The floor of every table: everybody is shown what most users touched, by ``counts [items]``."""
+    weight = counts.double()
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
-        everyone = counts.expand(len(cohort), clients.n_seats, -1)
-        return everyone if items is None else counts[items]
+        return weight.expand(len(cohort), n_seats, -1) if items is None else weight[items]
 
     return score
 
 
+def check_candidates(clients: Clients, n: int) -> Tensor:
+    """``[users]`` how many items each user has touched, those that are held out among them.
+
+    Raises:
+        BadInput: Where somebody has not left so many untouched ones.
+    """
+    log, count = clients.log, clients.log.counts
+    for held in (clients.validation, clients.test):
+        count = count.index_add(0, clients.seats[held >= 0], torch.ones_like(held[held >= 0]))
+    left, who = int(log.n_items - count.max()), log.user_ids[int(count.argmax())]
+    if left < n:
+        what = f"{n} asked for, user {who} has {left} untouched items"
+        raise BadInput("evaluation.candidates", what, "ask for fewer")
+    return count
+
+
 def candidates(clients: Clients, n: int, split_seed: int = 0) -> Tensor:
     """``[users, n]`` distinct items that each user never touched; equal for all seeds of an experiment."""
-    log = clients.log
+    log, count = clients.log, check_candidates(clients, n)
     seat = clients.seats >= 0
     held = [(clients.seats[seat & (h >= 0)], h[seat & (h >= 0)]) for h in (clients.validation, clients.test)]
     user = torch.cat([log.user, *(u for u, _ in held)])
     pair = (user * (log.n_items + 1) + torch.cat([log.item, *(i for _, i in held)])).sort().values
-    count = torch.bincount(user, minlength=log.n_users)
-    free = log.n_items - count
-    if int(free.min()) < n:
-        who, left = log.user_ids[int(free.argmin())], int(free.min())
-        raise BadInput(
-            "evaluation.candidates", f"{n} asked for, user {who} has {left} untouched items", "ask for fewer"
-        )
     owner = torch.div(pair, log.n_items + 1, rounding_mode="floor")
     gap = pair - within(owner, count)  # as in `clients.Events`
     keys = Keys.seed(split_seed).fold("candidates").fold(id_hashes(log.user_ids))
-    place = distinct(Keys(keys.value.to(pair.device)), free, n)  # [users, n] places among the untouched items
+    place = distinct(
+        Keys(keys.value.to(pair.device)), log.n_items - count, n
+    )  # [users, n] places among the untouched items
     offset = torch.arange(log.n_users, device=pair.device)[:, None] * (log.n_items + 1)
     return place + torch.searchsorted(gap, offset + place, right=True) - starts(count)[:, None]
 

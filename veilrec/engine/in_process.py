@@ -12,29 +12,25 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys
-from veilrec.base.params import Params, Scope, part_of
+from veilrec.base.params import Params
 from veilrec.base.plan import Plan
-from veilrec.clients import Batch, Clients
+from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.engine import fused, helper_steps, serving
 from veilrec.engine.devices import private_rows
 from veilrec.engine.devices.store import Store
-from veilrec.engine.evaluation import Evaluation, Scored, evaluate
+from veilrec.engine.evaluation import Evaluation, Scored, evaluate, popularity
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms, Trains, Watch
 from veilrec.engine.groups import Groups, check
-from veilrec.engine.local import Task
 from veilrec.engine.refusals import refuse
-from veilrec.engine.respond import Answer, Chunk, Failed, Respond, respond
+from veilrec.engine.respond import Answer, Chunk, Failed, Respond, drawn, respond
 from veilrec.engine.workers import Workers, workers
-from veilrec.eraser import VectorEraser, erased
 from veilrec.errors import ClientFailed, no_memory
-from veilrec.model import Recommender, begun, with_classes
+from veilrec.model import Recommender, with_classes
 from veilrec.protocol import Counterpart, Protocol
 from veilrec.wire.uploads import Exchange, Finder, Fold, Letter, Posts, Uploads
 
 __all__ = ["InProcess", "found"]
-
-BLOCK = 256  # devices that are changed at a time
 
 
 @dataclass(kw_only=True)
@@ -45,13 +41,9 @@ class InProcess(Fleet):
     of the seed, or secret; what devices have in common from the start is the seed's all the same.
 
     Attributes:
-        given: The clients as they were before `Defence.prepare`: what a real device starts from.
-        seed: Of what devices have in common.
         body: How a chunk of devices responds, where not by the reference.
     """
 
-    given: Clients
-    seed: int = 0
     body: Respond | None = None
 
     def __post_init__(self) -> None:
@@ -93,23 +85,42 @@ class InProcess(Fleet):
             seed=seed,
         )
 
+    @classmethod
+    def part(
+        cls,
+        clients: Clients,
+        model: Recommender,
+        protocol: Protocol,
+        defence: Defence,
+        plan: Plan,
+        *,
+        seed: int = 0,
+        evaluation: Evaluation | None = None,
+        device: str = "cpu",
+        split_seed: int = 0,
+    ) -> InProcess:
+        """A part of a fleet that another process has made: that one has prepared the clients, and refused."""
+        keys = Keys.seed(seed)
+        return cls(
+            clients=clients.to(device),
+            given=clients,
+            model=defence.attach(with_classes(model, clients)),
+            protocol=protocol,
+            defence=defence,
+            plan=plan,
+            keys=Keys(keys.value.to(device)),
+            evaluation=evaluation or Evaluation(),
+            split_seed=split_seed,
+            seed=seed,
+        )
+
     @cached_property
     def devices(self) -> Store:
         """The store of what the devices hold."""
-        return self._begun()
+        return self.empty()
 
     def begin(self, folder: Path | None = None) -> None:
-        self.devices = self._begun(folder)
-
-    def _begun(self, folder: Path | None = None) -> Store:
-        n, device = self.clients.log.n_items, self.keys.value.device
-        return Store.of(self.plan.keeps, len(self.clients), self.fresh, device, folder, rows=n)
-
-    def gather(self) -> InProcess:
-        return self
-
-    def spread(self) -> None:
-        pass
+        self.devices = self.empty(folder)
 
     def shard(self, clients: Tensor) -> InProcess:
         """A fleet of some of the clients ``[c]``, ascending, which draws for them what this one would."""
@@ -230,10 +241,13 @@ class InProcess(Fleet):
         tables = {m.name: m.coordinates for m in declared if m.rows == "all" and m.table is not None}
         return sum(tables.values()) + helper_steps.size(self.model)
 
-    def erase(self, eraser: VectorEraser, keys: Keys) -> None:
-        for some in self.devices.clients().split(BLOCK):
-            tags = self.clients.tags[some]
-            self.devices.put(some, erased(eraser, self.devices.get(some), keys.fold("device"), tags))
+    def touched(self, letter: Letter, cohort: Tensor) -> Tensor:
+        clients = torch.searchsorted(self.clients.number, cohort)
+        found = torch.zeros_like(clients)
+        for some in self.chunks(clients):
+            examples = drawn(self.task(), self.chunk(letter, clients, some, self.keys))
+            found[torch.searchsorted(clients, some)] = (examples.known.rows >= 0).sum(1)
+        return found
 
     def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
         judge = judge or self.evaluation
@@ -241,39 +255,11 @@ class InProcess(Fleet):
             score, among = serving.scorer(self, server, pool), self.candidates(judge)
             return evaluate(judge, self.clients, which, score, among, pool)
 
-    def client_keys(self, cohort: Tensor, round: int, keys: Keys | None = None) -> Keys:
-        """Each client's own keys for a round, ``[c]``."""
-        return (keys or self.keys).fold("client").fold(round).fold(self.clients.tags[cohort])
-
-    def first_keys(self, cohort: Tensor) -> Keys:
-        """Each client's own keys for what it begins with, ``[c]``."""
-        return self.keys.fold("device").fold(self.clients.tags[cohort])
-
-    def task(
-        self, model: Recommender | None = None, trains: Trains = None, together: Collection[str] = ()
-    ) -> Task:
-        """A task for the devices, with a thread's own copy of the model."""
-        return Task(model or self.model, self.protocol, self.defence, self.plan, trains, together)
-
-    def fresh(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
-        """Weights and optimiser state that devices hold before their first round: all, or those named."""
-        drawn = [n for n in self.model.names(Scope.EXPOSED, Scope.PRIVATE) if names is None or n in names]
-        common = Keys.seed(self.seed, self.keys.value.device).fold("alike")
-        first = begun(self.model, drawn, self.first_keys(cohort), common)
-        own = self.shape.cast(first | private_rows.empty(self.model, cohort))
-        helper = {n: w for n, w in own.items() if self.model.parts[part_of(n)].helper}
-        state = self.plan.stepper.fresh({n: w for n, w in own.items() if n not in helper})
-        every = {**own, **state, **helper_steps.helper_stepper(self.defence).fresh(helper)}
-        return private_rows.put_away(self.model, every)
-
-    def whole(self, cohort: Tensor, names: Collection[str]) -> Params:
-        """Weights that some devices hold, ``[c, …]``, with their own item tables whole: for few at a time."""
-        return private_rows.whole(self.model, self.devices, cohort, names, self.first_keys(cohort))
-
-    def everything(self, cohort: Tensor) -> Batch:
-        """A batch of some devices' users, with all items in the place of a local table."""
-        rows = torch.arange(self.clients.log.n_items, device=cohort.device)
-        return self.clients.batch(cohort, history=self.model.history, rows=rows, dtype=self.plan.dtype)
+    def floor(self, judge: Evaluation | None = None, counts: Tensor | None = None) -> Scored:
+        judge, clients = judge or self.evaluation, self.clients
+        score = popularity(self.counts if counts is None else counts, clients.n_seats)
+        with self.working() as pool:
+            return evaluate(judge, clients, "test", score, self.candidates(judge), pool)
 
 
 def found(watches: Sequence[Watch]) -> Mapping[str, Params]:

@@ -15,8 +15,8 @@ from torch.func import vmap
 from veilrec.attack import Granted, Public, Seen
 from veilrec.clients import Batch
 from veilrec.engine import serving
+from veilrec.engine.fleet import Fleet
 from veilrec.engine.fused import weights_of
-from veilrec.engine.in_process import InProcess
 from veilrec.model import Recommender, bind
 from veilrec.protocol import State
 from veilrec.rounds import Federation
@@ -73,7 +73,7 @@ def see(
 
 def user_vectors(federation: Federation, state: State) -> Tensor:
     """``[users, dim]`` what stands for each user in a state, whether it is ever uploaded or not."""
-    clients, fleet = federation.clients, federation.fleet.gather()
+    clients, fleet = federation.clients, federation.fleet
     found = torch.zeros(clients.log.n_users, fleet.model.dim, dtype=fleet.plan.dtype)
     for cohort in _cohorts(fleet):
         vectors, seats = (
@@ -91,7 +91,7 @@ def withheld(federation: Federation, state: State) -> Tensor:
     """
     names, clients = public(federation).withheld, federation.clients
     users, rows = [], []
-    fleet = federation.fleet.gather()
+    fleet = federation.fleet
     for cohort in _cohorts(fleet) if names else ():
         own, seats = fleet.devices.get(cohort, names), clients.seats[cohort].cpu()
         users.append(seats[seats >= 0])
@@ -104,7 +104,7 @@ def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     """``[n, items, d]`` the item tables that devices of some users keep, side by side; 0 for other rows."""
     clients, names = federation.clients, public(federation).tables
     client, seat = (place.cpu() for place in clients.place_of(users))
-    order, found, fleet = [], [], federation.fleet.gather()
+    order, found, fleet = [], [], federation.fleet
     for some in client.unique().split(max(1, BLOCK // clients.n_seats)):  # a silo's users share its tables
         mine = torch.isin(client, some).nonzero().squeeze(1)
         own = fleet.whole(some.to(federation.keys.value.device), names)
@@ -115,14 +115,14 @@ def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
     return torch.cat(found)[torch.cat(order).argsort()]
 
 
-def _cohorts(fleet: InProcess) -> Iterator[Tensor]:
+def _cohorts(fleet: Fleet) -> Iterator[Tensor]:
     """All clients, as many at a time as are computed at once."""
     everyone = torch.arange(len(fleet.clients), device=fleet.clients.seats.device)
     block = max(1, BLOCK // fleet.clients.n_seats)
     yield from everyone.split(min(block, serving.at_once(fleet) or block))
 
 
-def _represent(fleet: InProcess, sent: Letter, cohort: Tensor) -> Tensor:
+def _represent(fleet: Fleet, sent: Letter, cohort: Tensor) -> Tensor:
     """``[c, seats, dim]`` by the model's own word, with the whole item table at hand."""
     model, batch = fleet.model, fleet.everything(cohort)
     params, where = serving.weights(fleet, sent, cohort)

@@ -30,7 +30,7 @@ from veilrec.wire import codec
 from veilrec.wire.uploads import Letter
 
 if TYPE_CHECKING:
-    from veilrec.engine.in_process import InProcess
+    from veilrec.engine.fleet import Fleet
 
 __all__ = ["asker", "at_once", "scorer"]
 
@@ -39,7 +39,7 @@ View = Callable[[Tensor], Params]  # clients [c] → all weights that they score
 Ask = Callable[[Tensor], Message]  # clients [c] → what they ask with, client axis first
 
 
-def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
+def scorer(fleet: Fleet, server: Counterpart, pool: Workers) -> Score:
     """Clients ``[c]`` and items ``[c, seats, n]`` (None for all) to scores ``[c, seats, n]``."""
     score, few = _scorer(fleet, server, pool), at_once(fleet)
 
@@ -51,7 +51,7 @@ def scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     return some_at_a_time if few else score
 
 
-def at_once(fleet: InProcess) -> int:
+def at_once(fleet: Fleet) -> int:
     """The number of clients whose whole item tables are held at once; 0 where none has a table."""
     model = fleet.model
     own = fleet.task().tables if model.personal else private_rows.names_of(model)
@@ -59,7 +59,7 @@ def at_once(fleet: InProcess) -> int:
     return max(1, HELD // each) if each else 0
 
 
-def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
+def _scorer(fleet: Fleet, server: Counterpart, pool: Workers) -> Score:
     """The scores of few enough clients, by what they were sent or by weights of each device's own."""
     if overrides(fleet.protocol, Protocol, "query"):
         ask = asker(fleet, server, pool)
@@ -83,7 +83,7 @@ def _scorer(fleet: InProcess, server: Counterpart, pool: Workers) -> Score:
     return score
 
 
-def asker(fleet: InProcess, server: Counterpart, pool: Workers, secret: Keys | None = None) -> Ask:
+def asker(fleet: Fleet, server: Counterpart, pool: Workers, secret: Keys | None = None) -> Ask:
     """Clients ``[c]`` to what they ask the server with: under `secret` keys, or the same at every look."""
     view = _view(fleet, server, pool) if fleet.model.personal else None
     keys = (secret or Keys.seed(0, fleet.keys.value.device)).fold("score")
@@ -106,7 +106,7 @@ def asker(fleet: InProcess, server: Counterpart, pool: Workers, secret: Keys | N
 
 
 def weights(
-    fleet: InProcess, sent: Letter, cohort: Tensor, view: View | None = None
+    fleet: Fleet, sent: Letter, cohort: Tensor, view: View | None = None
 ) -> tuple[Params, dict[str, int | None]]:
     """The weights that scores read on some devices, and where each has the client axis: None for all alike.
 
@@ -130,7 +130,7 @@ def _device(batch: Batch, sent: Letter, keys: Keys) -> tuple[Device, Device]:
     return device, axes
 
 
-def _view(fleet: InProcess, server: Counterpart, pool: Workers) -> View:
+def _view(fleet: Fleet, server: Counterpart, pool: Workers) -> View:
     """Map some clients ``[c]`` to all their weights after training once more, client axis first."""
     apart = fleet.keys.fold("personal")
 

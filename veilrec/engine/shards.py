@@ -17,18 +17,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from veilrec.base.keys import Keys
 from veilrec.base.params import Message
+from veilrec.engine.devices.joined import Joined
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms
 from veilrec.engine.groups import check
-from veilrec.engine.in_process import BLOCK, InProcess, found
-from veilrec.eraser import VectorEraser
+from veilrec.engine.in_process import InProcess, found
 from veilrec.protocol import Counterpart
 from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of
 from veilrec.wire.uploads import Exchange, Finder, Fold, Letter, Posts
@@ -41,14 +41,12 @@ class Shards(Fleet):
     """Several fleets that together hold all clients, each client once. Make them with `Shards.of`.
 
     Attributes:
-        whole: A fleet of all clients, whose devices stay empty until `gather`.
         fleets: The shards.
         order: In which their folds are merged.
         notes: What letters say of the run (`halves.notes`): each shard refuses those of another.
         bytes_up: How long the folds of the last round were.
     """
 
-    whole: InProcess
     fleets: Sequence[InProcess]
     order: Sequence[int] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -58,11 +56,21 @@ class Shards(Fleet):
     def of(cls, whole: InProcess, parts: Sequence[Tensor], order: Sequence[int] = ()) -> Shards:
         """The clients of a fleet dealt to several, so many ``[c]`` to each, ascending."""
         common = {one.name: getattr(whole, one.name) for one in fields(Fleet)}
-        return cls(**common, whole=whole, fleets=[whole.shard(part) for part in parts], order=order)
+        return cls(**common, fleets=[whole.shard(part) for part in parts], order=order)
 
     def begin(self, folder: Path | None = None) -> None:
-        for place, fleet in enumerate(self.fleets):
-            fleet.begin(None if folder is None else folder / str(place))
+        for fleet in self.fleets:
+            fleet.begin()
+        self.devices = self._joined(folder)
+
+    @cached_property
+    def devices(self) -> Joined:
+        """What the devices of all shards keep, where it lies."""
+        return self._joined()
+
+    def _joined(self, folder: Path | None = None) -> Joined:
+        parts = [(fleet.clients.number, fleet.devices) for fleet in self.fleets]
+        return Joined(parts, self.empty(folder))
 
     def round(self, letter: Letter, cohort: Tensor, terms: Terms = ONE_BY_ONE) -> Fold:
         folds, self.bytes_up = [], []
@@ -77,6 +85,7 @@ class Shards(Fleet):
                 one.merge(dict(fold.seen[one.tag]))
         merged = self._merged(folds)
         groups = (sum(merged.groups),) if terms.forwards == "all" else merged.groups
+        self.devices.changed(cohort)
         return replace(merged, seen=found(terms.watch), groups=groups)
 
     def _sent(self, letter: Letter, cohort: Tensor) -> Iterator[tuple[InProcess, Letter, Tensor]]:
@@ -111,7 +120,20 @@ class Shards(Fleet):
             yield from fleet.probe(sent, read, again)
 
     def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
-        each = [fleet.evaluate(server, which, judge) for fleet in self.fleets]
+        return self._whole([fleet.evaluate(server, which, judge) for fleet in self.fleets])
+
+    def floor(self, judge: Evaluation | None = None, counts: Tensor | None = None) -> Scored:
+        counts = self.counts if counts is None else counts
+        return self._whole([fleet.floor(judge, counts) for fleet in self.fleets])
+
+    def touched(self, letter: Letter, cohort: Tensor) -> Tensor:
+        found = torch.zeros_like(cohort)
+        for fleet, sent, mine in self._sent(letter, cohort):
+            found[torch.searchsorted(cohort, mine)] = fleet.touched(sent, mine)
+        return found
+
+    def _whole(self, each: Sequence[Scored]) -> Scored:
+        """The metrics of all shards' users, in the order of the whole log."""
         users = [f.clients.people[one.user] for f, one in zip(self.fleets, each, strict=True)]
         user, order = torch.cat(users).sort()
         values = {name: torch.cat([one.values[name] for one in each])[order] for name in each[0].values}
@@ -123,24 +145,6 @@ class Shards(Fleet):
             for fleet in self.fleets:
                 stack.enter_context(fleet.working())
             yield
-
-    def erase(self, eraser: VectorEraser, keys: Keys) -> None:
-        for fleet in self.fleets:
-            fleet.erase(eraser, keys)
-
-    def gather(self) -> InProcess:
-        self.whole.begin()
-        for fleet in self.fleets:
-            for some in fleet.devices.clients().split(BLOCK):
-                self.whole.devices.put(fleet.clients.number[some], fleet.devices.get(some))
-        return self.whole
-
-    def spread(self) -> None:
-        held = self.whole.devices
-        for fleet in self.fleets:
-            fleet.devices.clear()
-            for some in (held.slot[fleet.clients.number] >= 0).nonzero().squeeze(1).split(BLOCK):
-                fleet.devices.put(some, held.get(fleet.clients.number[some]))
 
 
 def blank(watch: Finder) -> Finder:

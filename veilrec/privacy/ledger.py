@@ -11,7 +11,6 @@ from torch import Tensor
 
 from veilrec.base.params import Params
 from veilrec.defence import Defence
-from veilrec.engine.respond import drawn
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
 from veilrec.privacy.accounting import Charge, Spent, spend
@@ -180,14 +179,14 @@ class Ledger:
 
     def _after(self, federation: Federation, state: State | None = None) -> list[Spent]:
         """The ε that those sampled for the next round will have spent at most, by the rows they will draw."""
-        cohort = federation.sample(state.round if state else 0).cpu()
-        touched = torch.zeros(0) if self.alike else _touched(federation, state)
+        cohort = federation.sample(state.round if state else 0)
+        touched = torch.zeros(0) if self.alike else _touched(federation, cohort, state)
         rows = {
             m.name: torch.full((len(cohort),), m.table or 0) if m.rows == "all" else touched
             for m in self.counted
             if m.table is not None and m.by == "value"
         }
-        units = self.units[cohort] + self._units(len(cohort), rows)
+        units = self.units[cohort.cpu()] + self._units(len(cohort), rows)
         return spend(self.charges, units.unique(dim=0).tolist(), alike=self.alike)
 
 
@@ -261,13 +260,7 @@ def _posts(federation: Federation) -> Sequence[str]:
     return tuple(posting.schema)
 
 
-def _touched(federation: Federation, state: State | None) -> Tensor:
+def _touched(federation: Federation, cohort: Tensor, state: State | None) -> Tensor:
     """``[c]`` how many rows each client of the next round will touch, by the draws it will make."""
     state = state or federation.server.start(federation.keys.fold("server"))
-    fleet, cohort = federation.fleet.gather(), federation.sample(state.round)
-    letter = federation.letter(state, cohort)
-    counts: dict[int, int] = {}
-    for some in fleet.chunks(cohort):
-        found = drawn(fleet.task(), fleet.chunk(letter, cohort, some, fleet.keys))
-        counts |= dict(zip(some.tolist(), (found.known.rows >= 0).sum(1).tolist(), strict=True))
-    return torch.tensor([counts[client] for client in cohort.tolist()])
+    return federation.fleet.touched(federation.letter(state, cohort), cohort).cpu()

@@ -41,12 +41,14 @@ class Recipe:
         origins: Who said so, by dotted name: a file, ``--set``, the command line, the sweep, or ``default``.
         source: What was written, before defaults.
         data_dir: Where datasets are looked for first.
+        has_data: Whether the dataset must be there.
     """
 
     values: dict[str, Any]
     origins: dict[str, str] = field(compare=False)
     source: RecipeSource = field(compare=False, repr=False)
     data_dir: Path | None = field(default=None, compare=False)
+    has_data: bool = field(default=True, compare=False)
 
     @classmethod
     def load(
@@ -60,7 +62,7 @@ class Recipe:
     ) -> Recipe:
         """The recipe at `path` with ``key=value`` settings and a seed on top.
 
-        With `has_data` false the dataset need not be there: a run directory holds its own.
+        With `has_data` false the dataset need not be there: a run directory holds its own, or another rank.
 
         Raises:
             BadInput: With file and line, for whatever will not do.
@@ -109,7 +111,7 @@ class Recipe:
         if sweep:
             values["sweep"] = sweep
             origins |= {f"sweep.{key}": source.said(f"sweep.{key}") for key in sweep}
-        return cls(values, origins, source, data_dir)
+        return cls(values, origins, source, data_dir, has_data)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ class Recipe:
         for key, value in settings.items():
             many = key != "seed" or "seeds" in self.values
             source = source.put(key, value, SWEEP) if many else source
-        return Recipe._resolved(source, self.data_dir, True)
+        return Recipe._resolved(source, self.data_dir, self.has_data)
 
     def experiment(self, data: Interactions | None = None, *, device: str = "cpu") -> Experiment:
         """The experiment, ready to run; with `data`, on that log instead of the one that the recipe names.

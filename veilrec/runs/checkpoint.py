@@ -22,9 +22,9 @@ from torch import Tensor
 from veilrec.base.files import Digest, digest, matches, reading, sweep, sync_folder, write_json, writing
 from veilrec.base.params import Params, under
 from veilrec.base.plain import check_folder, made
-from veilrec.base.tensors import Blocks, Reader, read, write
+from veilrec.base.tensors import Blocks, Lazy, Reader, beneath, write
+from veilrec.engine.devices.kept import SUMS, Devices
 from veilrec.engine.devices.shelf import Shelf
-from veilrec.engine.devices.store import SUMS, Store
 from veilrec.errors import BadInput, Corrupted
 from veilrec.protocol import State
 from veilrec.wire.uploads import Posts
@@ -37,7 +37,7 @@ CHECKSUMS = f"{DEVICES}/{SUMS}"  # of the devices' files
 STATE = re.compile(r"state-\d{6,}\.safetensors")
 
 
-STATES = {"server", "memory", "devices", "posts"}  # groups of tensors that live on the device
+STATES = {"server", "memory", "posts"}  # groups of tensors that live on the device
 
 
 class Damaged(UserWarning):
@@ -69,7 +69,7 @@ class Checkpoints:
         """The folder with the devices' files of the state at hand, beside their links."""
         return self.folder.with_name(DEVICES)
 
-    def select(self, state: State, devices: Store, extra: Mapping[str, Params]) -> None:
+    def select(self, state: State, devices: Devices, extra: Mapping[str, Params]) -> None:
         """Keep a state in the place of the one selected before; `extra` are more groups of tensors."""
         self._save(state, devices, extra)
         self._prune(state.round)
@@ -77,7 +77,7 @@ class Checkpoints:
     def write(
         self,
         state: State,
-        devices: Store,
+        devices: Devices,
         extra: Mapping[str, Params],
         notes: Mapping[str, Any],
         selected: int,
@@ -134,7 +134,7 @@ class Checkpoints:
             warnings.warn(text, Damaged, stacklevel=3)
             path.unlink()
 
-    def _save(self, state: State, devices: Store, extra: Mapping[str, Params]) -> None:
+    def _save(self, state: State, devices: Devices, extra: Mapping[str, Params]) -> None:
         """Write a state, unless this process has done so already."""
         name = _state_name(state.round)
         if name not in self._files:
@@ -143,10 +143,10 @@ class Checkpoints:
             devices.snapshot(self.folder / _folder_name(name))
             self._files[name] = write(self.folder / name, flat(state, devices, extra), secret=True)
 
-    def load(self, round: int, devices: Store) -> tuple[State, dict[str, Params]]:
+    def load(self, round: int, devices: Devices) -> tuple[State, dict[str, Params]]:
         """A state that was kept, and its other groups; what devices held then is put into `devices`."""
         name = _state_name(round)
-        return unflat(round, read(self.folder / name), devices, self.folder / _folder_name(name))
+        return unflat(round, Lazy(self.folder / name), devices, self.folder / _folder_name(name))
 
     def _read(self, path: Path) -> Saved:
         try:
@@ -196,7 +196,7 @@ class _Wrong(Exception):
     """A fault found in a checkpoint."""
 
 
-def flat(state: State, devices: Store, extra: Mapping[str, Params]) -> dict[str, Tensor | Blocks]:
+def flat(state: State, devices: Devices, extra: Mapping[str, Params]) -> dict[str, Tensor | Blocks]:
     """A state as one table of tensors, for a file."""
     groups: dict[str, Mapping[str, Tensor | Blocks]] = {
         "server": state.server,
@@ -209,15 +209,16 @@ def flat(state: State, devices: Store, extra: Mapping[str, Params]) -> dict[str,
 
 
 def unflat(
-    round: int, tensors: Params, devices: Store, files: Path | None = None
+    round: int, tensors: Mapping[str, Tensor], devices: Devices, files: Path | None = None
 ) -> tuple[State, dict[str, Params]]:
-    """The reverse of `flat`, where the store lies, which is filled; devices' files from `files`."""
-    groups: dict[str, Params] = {"server": {}, "memory": {}, "devices": {}, "posts": {}}
-    device = devices.slot.device
-    for name, value in tensors.items():
+    """The reverse of `flat`: what devices kept is put into `devices`, with their files from `files`."""
+    groups: dict[str, Params] = {"server": {}, "memory": {}, "posts": {}}
+    for name in tensors:
         group, rest = name.split("/", 1)
-        groups.setdefault(group, {})[rest] = value if group not in STATES else value.to(device)
-    devices.restore(groups.pop("devices"), files)
+        if group != "devices":
+            value = tensors[name]
+            groups.setdefault(group, {})[rest] = value.to(devices.device) if group in STATES else value
+    devices.restore(beneath(tensors, "devices/"), files)
     posts = groups.pop("posts")
     owner = posts.pop("owner")
     return State(

@@ -6,7 +6,7 @@ import csv
 import io
 import shutil
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,11 @@ from torch import Tensor
 
 from veilrec.base.files import UNFINISHED, Digest, atomic, digest, sweep, writing
 from veilrec.base.locks import LOCK, held_by, locked
-from veilrec.base.params import KEPT, Params
+from veilrec.base.params import Params
 from veilrec.base.plain import check_folder
 from veilrec.base.scratch import Scratch
-from veilrec.base.tensors import Blocks, Reader, read, write
-from veilrec.engine.devices.shelf import COUNT, beside
-from veilrec.engine.devices.store import Store
+from veilrec.base.tensors import Blocks, Lazy, read, write
+from veilrec.engine.devices.kept import Devices
 from veilrec.engine.evaluation import Scored
 from veilrec.errors import BadInput, Corrupted
 from veilrec.interactions import Interactions
@@ -42,8 +41,11 @@ TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
     "checkpoint",
 )
 SPOOL = "transcript"
+<<<<<<< HEAD
 DRAWS = "draws-{}.safetensors"  # of the erasers, by their place: secret, and only until the run is over
 ROWS = 64  # devices whose files are made at once
+=======
+>>>>>>> 833348d (Devices: what they keep is read where it lies, never gathered in one place)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -105,42 +107,27 @@ def write_recipe(folder: Path, text: str) -> None:
             raise BadInput(path, "another recipe", "choose another folder with --out")
 
 
-def save_state(folder: Path, state: State, store: Store) -> dict[str, Digest]:
+def save_state(folder: Path, state: State, devices: Devices) -> dict[str, Digest]:
     """Write a state as two files: what the server has, and what devices hold, for their owner only."""
     server = {**state.server, **{f"memory/{name}": value for name, value in state.memory.items()}}
-    own: dict[str, Tensor | Blocks] = {"client": store.clients(), "posts/owner": state.posts.owner}
+    own: dict[str, Tensor | Blocks] = {"client": devices.clients(), "posts/owner": state.posts.owner}
     own |= {f"posts/value/{name}": value for name, value in state.posts.values.items()}
-    own |= store.columns()  # in the order of its slots: no column has to be copied
+    own |= devices.columns()  # in the order of its slots: no column has to be copied
     return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
 
 
-def _state_of(folder: Path, round: int, store: Store) -> State:
-    """The reverse of `save_state`, with a fresh store that is filled."""
+def _state_of(folder: Path, round: int, devices: Devices) -> State:
+    """The reverse of `save_state`: what devices held is put into `devices`."""
     tensors: Params = {}
     for name, value in read(folder / MODEL).items():
         tensors[name if name.startswith("memory/") else f"server/{name}"] = value
-    own = Reader(folder / USERS)
-    client, columns = own.get("client"), [n for n in own.names if n != "client" and n[:6] != "posts/"]
-    tensors |= {name: own.get(name) for name in own.names if name[:6] == "posts/"}
-    tensors["devices/slot"] = torch.full((len(store.slot),), -1)
-    state = unflat(round, tensors, store)[0]
-    for first in range(0, len(client), ROWS):
-        some = client[first : first + ROWS].to(store.slot.device)
-        store.put(some, _columns_of(folder / USERS, columns, first))
+    own = Lazy(folder / USERS)
+    tensors |= {name: own[name] for name in own if name[:6] == "posts/"}
+    tensors["devices/slot"] = torch.full((devices.n_clients,), -1)
+    state = unflat(round, tensors, devices)[0]
+    columns = [name for name in own if name != "client" and name[:6] != "posts/"]
+    devices.fill(own["client"], Lazy(folder / USERS, names=columns))
     return state
-
-
-def _columns_of(path: Path, columns: Collection[str], first: int) -> Params:
-    """Read what the devices from `first` on hold, so many as are read at once."""
-    own = Reader(path)  # opened anew: what was read counts as memory
-    rows = [name for name in columns if name.startswith(KEPT) and name != COUNT]
-    values = {n: own.get(n, first, first + ROWS) for n in columns if n not in {*rows, COUNT}}
-    if not rows:
-        return values
-    count = own.get(COUNT)
-    begin, end = int(count[:first].sum()), int(count[: first + ROWS].sum())
-    each = count[first : first + ROWS].tolist()
-    return values | {name: beside(name, own.get(name, begin, end).split(each)) for name in rows}
 
 
 def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
@@ -185,9 +172,7 @@ class Run:
         for name in (MODEL, USERS):
             _verify(self.path / name, self.result)
         federation.fleet.begin()
-        state = _state_of(self.path, self.result.selected, federation.fleet.gather().devices)
-        federation.fleet.spread()
-        return state
+        return _state_of(self.path, self.result.selected, federation.fleet.devices)
 
 
 def load_run(path: Path, data: Interactions | None = None) -> Run:

@@ -151,7 +151,7 @@ class Session:
         recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}
-        written = folder.save_state(self.place, state, self.federation.fleet.gather().devices)
+        written = folder.save_state(self.place, state, self.federation.fleet.devices)
         written[folder.PER_USER] = folder.write_per_user(self.place, scored, self.data)
         for name in (folder.RECIPE, folder.METRICS, folder.TRANSCRIPT, WORLD, IDS):
             if (self.place / name).exists():

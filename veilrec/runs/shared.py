@@ -1,4 +1,4 @@
-"""A run that several processes share: the leader trains and writes, the others run devices for it."""
+"""A run that several processes share: the leader reads, trains and writes, the others run devices for it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,51 @@ from dataclasses import replace
 from pathlib import Path
 
 from veilrec.base.plan import Plan
+from veilrec.clients import Clients
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.ranks.follower import follow
 from veilrec.engine.ranks.leader import Ranks
 from veilrec.engine.ranks.links import Link
-from veilrec.errors import BadInput
+from veilrec.engine.ranks.shares import receive
+from veilrec.protocol import Server
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
 
 __all__ = ["shared"]
 
 
-def shared(link: Link, federation: Federation, run: Callable[[Federation], Result]) -> Result:
-    """What a run finds, on every rank: the leader runs it, and tells the others."""
-    link.allow(federation.plan.timeout)
-    whole = federation.fleet.gather()
-    if whole.keys.value.device.type != "cpu":
-        raise BadInput(
-            "--device", "several processes run on CPUs so far", "leave it out, or start one process"
-        )
-    whole.plan = _sized(federation.plan)
+def shared(
+    link: Link,
+    whole: Callable[[], Federation],
+    part: Callable[[Clients], InProcess],
+    run: Callable[[Federation], Result],
+) -> Result:
+    """What a run finds, on every rank.
+
+    Args:
+        link: The other ranks.
+        whole: Makes the federation of all clients, on the leader.
+        part: Makes the fleet of the clients of a rank, on the others.
+        run: Runs a federation, on the leader.
+    """
     if not link.leads:
-        return Result.of(follow(link, whole)["result"], Path(RESULT))
-    fleet = Ranks.lead(whole, link)
-    result = run(replace(federation, fleet=fleet))
+        near = part(receive(link))
+        link.allow(near.plan.timeout)
+        near.plan = _sized(near.plan)
+        return Result.of(follow(link, near)["result"], Path(RESULT))
+    fleet, server = _led(link, whole())
+    result = run(Federation(fleet, server))
     fleet.end({"result": result.values()})
     return result
+
+
+def _led(link: Link, federation: Federation) -> tuple[Ranks, Server]:
+    """The two sides of a federation whose devices live on all ranks from now on."""
+    link.allow(federation.plan.timeout)
+    fleet = federation.fleet
+    assert isinstance(fleet, InProcess)
+    fleet.plan = _sized(federation.plan)
+    return Ranks.lead(fleet, link), federation.server
 
 
 def _sized(plan: Plan) -> Plan:

@@ -128,11 +128,9 @@ class Training:
             raise BadInput("plan.budget", what, "give more, or let the defence begin earlier")
         if self.selection.round in (0, state.round):
             return state
-        devices = self.federation.fleet.gather().devices
+        devices = self.federation.fleet.devices
         devices.clear()  # the last makes room for the selected
-        state, _ = self.checkpoints.load(self.selection.round, devices)
-        self.federation.fleet.spread()
-        return state
+        return self.checkpoints.load(self.selection.round, devices)[0]
 
     @property
     def reason(self) -> str:
@@ -153,7 +151,7 @@ class Training:
         self.metrics.append({**row, **found})
         self.timing.append({"round": state.round, **self.clock.finish(looked=looked)})
         if self.selection.look(row):
-            self.checkpoints.select(state, self.federation.fleet.gather().devices, self._extra())
+            self.checkpoints.select(state, self.federation.fleet.devices, self._extra())
         self._done = 0
         self.progress("rounds", state.round, self.federation.last, row)
         if self.stop.asked:
@@ -180,7 +178,7 @@ class Training:
                 journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)
             }
             notes = {"selection": self.selection.state(), "journals": journals}
-            devices = self.federation.fleet.gather().devices
+            devices = self.federation.fleet.devices
             self.checkpoints.write(state, devices, self._extra(), notes, self.selection.round)
         self._saved = state.round
 
@@ -197,8 +195,7 @@ class Training:
     def _take_up(self, saved: Saved) -> State:
         fleet = self.federation.fleet
         fleet.begin(self.checkpoints.devices)
-        state, extra = self.checkpoints.load(saved.round, fleet.gather().devices)
-        fleet.spread()
+        state, extra = self.checkpoints.load(saved.round, fleet.devices)
         self.rows = self.metrics.rewind(_mark(saved, self.metrics))
         self.timing.rewind(_mark(saved, self.timing))
         self.recorder.rewind(saved.round)

@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from veilrec.clients import Clients
+from veilrec.engine.fleet import Fleet
+from veilrec.engine.in_process import InProcess
 from veilrec.engine.ranks.follower import follow
 from veilrec.engine.ranks.leader import Ranks
 from veilrec.engine.ranks.links import LEADER, Link
+from veilrec.engine.ranks.shares import receive
 from veilrec.rounds import Federation
 
 SECONDS = 60.0  # for any one message
@@ -43,12 +47,13 @@ class Pipe(Link):
 
 @contextmanager
 def ranked(make: Callable[[], Federation], size: int) -> Iterator[Federation]:
-    """A federation on several ranks, each of which makes its own; all end with the block."""
+    """A federation on several ranks, of which one reads the data; all end with the block."""
     queues: Queues = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
 
     def run(rank: int) -> None:
+        link, own = Pipe(rank, size, queues), make().fleet
         try:
-            follow(Pipe(rank, size, queues), make().fleet.gather())
+            follow(link, part(own, receive(link)))
         except Exception as error:
             queues[rank, LEADER].put(error)  # as `Link.fail` tells it
 
@@ -56,7 +61,8 @@ def ranked(make: Callable[[], Federation], size: int) -> Iterator[Federation]:
     for thread in threads:
         thread.start()
     federation = make()
-    fleet = Ranks.lead(federation.fleet.gather(), Pipe(LEADER, size, queues))
+    assert isinstance(federation.fleet, InProcess)
+    fleet = Ranks.lead(federation.fleet, Pipe(LEADER, size, queues))
     try:
         yield replace(federation, fleet=fleet)
     finally:
@@ -64,3 +70,9 @@ def ranked(make: Callable[[], Federation], size: int) -> Iterator[Federation]:
         for thread in threads:
             thread.join(timeout=SECONDS)
     assert not any(thread.is_alive() for thread in threads)
+
+
+def part(own: Fleet, clients: Clients) -> InProcess:
+    """The fleet of a rank, from the recipe that all ranks read and the clients that the leader sends."""
+    assert isinstance(own, InProcess)
+    return replace(own, clients=clients, given=clients)

@@ -104,7 +104,7 @@ def outcome(fed: Federation, n: int = 3) -> tuple[State, Params, Scored, dict[in
 
 def held(fed: Federation) -> Params:
     """What devices keep, in the order of the clients."""
-    devices = fed.fleet.gather().devices
+    devices = fed.fleet.devices
     return devices.get(devices.clients().sort().values)
 
 
@@ -239,11 +239,10 @@ def test_a_checkpoint_goes_on_with_any_number_of_ranks(name: str) -> None:
     end, kept, *_ = outcome(CASES[name](), 4)
     with ranked(CASES[name], 3) as fed:
         half = fed.run(fed.start(), rounds=2)
-        saved = contents(fed.fleet.gather().devices)
+        saved = contents(fed.fleet.devices)
 
     def goes_on(fed: Federation) -> tuple[State, Params]:
-        fed.fleet.gather().devices.restore(saved)
-        fed.fleet.spread()
+        fed.fleet.devices.restore(saved)
         *_, (state, _) = fed.rounds(half, until=4)
         return state, held(fed)
 
@@ -279,23 +278,23 @@ def test_every_device_has_one_home_and_no_rank_has_none(sizes: list[int], data: 
     fed = federation(phones(ragged(sizes, 60)), FedMF(60, dim=2), chunk=1, cohort=cohort)
     able = int((torch.tensor(sizes) > 0).sum())
     ranks = data.draw(st.integers(1, able))
-    home = homes(fed.fleet.gather(), ranks)
+    home = homes(fed.fleet, ranks)
     assert len(home) == len(sizes)
     assert set(home.tolist()) == set(range(ranks))
-    assert torch.equal(home, homes(fed.fleet.gather(), ranks))
+    assert torch.equal(home, homes(fed.fleet, ranks))
     load = torch.zeros(ranks).index_add(0, home, torch.tensor(fed.clients.sizes, dtype=torch.float32))
     assert float(load.max() - load.min()) <= max(fed.clients.sizes)
 
 
 def test_whole_chunks_are_dealt_where_everybody_takes_part() -> None:
     fed = CASES["mean"]()
-    home = homes(fed.fleet.gather(), 2)
-    assert all(len(set(home[chunk].tolist())) == 1 for chunk in fed.fleet.gather().chunks(fed.able))
-    whole = CASES["drawn"]().fleet.gather()
+    home = homes(fed.fleet, 2)
+    assert all(len(set(home[chunk].tolist())) == 1 for chunk in fed.fleet.chunks(fed.able))
+    whole = CASES["drawn"]().fleet
     assert any(len(set(homes(whole, 2)[c].tolist())) == 2 for c in whole.chunks(whole.able))
 
 
 def test_more_ranks_than_portions_are_refused() -> None:
-    fed = CASES["mean"]().fleet.gather()
+    fed = CASES["mean"]().fleet
     with pytest.raises(BadInput, match=r"9 processes, and work for 4: .*; start 4, or set plan.chunk"):
         homes(fed, 9)

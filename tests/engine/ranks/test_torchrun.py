@@ -112,7 +112,7 @@ def run(recipe: Path, out: Path, ranks: int = 1, *more: str) -> Path:
 
 def held(out: Path) -> Params:
     """What devices keep, in the order of the clients."""
-    devices = finished.reopen(out).federation.fleet.gather().devices
+    devices = finished.reopen(out).federation.fleet.devices
     return devices.get(devices.clients().sort().values)
 
 

@@ -22,7 +22,7 @@ from torch.func import vmap
 from veilrec.base.keys import Keys
 from veilrec.base.params import KEPT, ROW, Params, Scope, part_of
 from veilrec.base.rows import along, filled
-from veilrec.engine.devices.store import Store
+from veilrec.engine.devices.kept import Devices
 from veilrec.errors import BadInput
 from veilrec.examples import Examples
 from veilrec.model import Recommender, overrides
@@ -122,7 +122,7 @@ def save(kept: Params, rows: Tensor, trained: Params) -> Params:
     return {name: after[name] for name in kept}
 
 
-def whole(model: Recommender, devices: Store, cohort: Tensor, names: Iterable[str], first: Keys) -> Params:
+def whole(model: Recommender, devices: Devices, cohort: Tensor, names: Iterable[str], first: Keys) -> Params:
     """Weights that some devices hold, ``[c, …]``, their own item tables whole: for few devices at a time."""
     own, tables = list(names), names_of(model)
     rows = [name for name in own if name in tables]

@@ -8,7 +8,6 @@ padded where they are got. Where all of it is too much for memory, each device h
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,13 +16,12 @@ from torch import Tensor
 
 from veilrec.base.params import KEPT, ROW, Params
 from veilrec.base.tensors import Blocks
+from veilrec.engine.devices.kept import SUMS, Devices, in_order, mixed
 from veilrec.engine.devices.shelf import COUNT, Shelf, beside, layout
 
-__all__ = ["SUMS", "Fresh", "Keeps", "Store"]
+__all__ = ["Fresh", "Keeps", "Store"]
 
-SUMS = "sums"  # in a state, of the devices' files
 MUCH = 1 << 30  # bytes of all devices together, from which on they are not held in memory
-BLOCK = 64  # devices that are read at once
 
 Keeps = Literal["auto", "memory", "disk"]
 Fresh = Callable[..., Params]
@@ -33,7 +31,7 @@ What is kept row by row begins with no rows: ``[c, 0, …]``.
 """
 
 
-class Store:
+class Store(Devices):
     """Weights and optimiser state by device. A device that was never sampled costs nothing.
 
     Attributes:
@@ -48,10 +46,12 @@ class Store:
         self, n_clients: int, fresh: Fresh, device: str | torch.device = "cpu", shelf: Shelf | None = None
     ) -> None:
         self.slot = torch.full((n_clients,), -1, device=device)
+        self.n_clients, self.device = n_clients, self.slot.device
         self.values: Params = {}
         self.rows: dict[str, list[Tensor]] = {}
         self.used = 0
         self.fresh, self.shelf = fresh, shelf
+        self._coming = 0  # devices that will be put soon: room for them is made at once
 
     @classmethod
     def of(
@@ -75,7 +75,6 @@ class Store:
 
     @property
     def first(self) -> Params:
-        """The values that one device begins with, to see their shapes."""
         return self.fresh(self.slot.new_zeros(1))
 
     def _most(self, rows: int) -> int:
@@ -84,20 +83,16 @@ class Store:
         return len(self.slot) * sum(field.bytes * (rows if field.by_row else 1) for field in fields)
 
     def get(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
-        """Read what the given devices hold, all or the weights named: ``[c, …]``, copies."""
-        slot = self.slot[cohort]
-        has = slot >= 0
+        has = self.slot[cohort] >= 0
         if len(cohort) and bool(has.all()):
             return self._held(cohort, names)
-        start = self.fresh(cohort) if names is None else self.fresh(cohort, names)
+        new = ~has
+        start = self.fresh(cohort[new]) if names is None else self.fresh(cohort[new], names)
         start = {name: start[name] for name in (start if names is None else names)}
-        if bool(has.any()):
-            for name, value in self._held(cohort[has], list(start)).items():
-                if name.startswith(KEPT):
-                    blank = -1 if name == ROW else 0
-                    start[name] = value.new_full((len(cohort), *value.shape[1:]), blank)
-                start[name][has] = value
-        return start
+        if not bool(has.any()):
+            return start
+        parts = [(new, start), (has, self._held(cohort[has], list(start)))]
+        return mixed(len(cohort), [(place.nonzero().squeeze(1), some) for place, some in parts])
 
     def _held(self, cohort: Tensor, names: Collection[str] | None) -> Params:
         if self.shelf is not None:
@@ -108,7 +103,6 @@ class Store:
         return {n: beside(n, rows[n]) if n in rows else self.values[n].index_select(0, slot) for n in chosen}
 
     def put(self, cohort: Tensor, values: Params) -> None:
-        """Replace what the given devices hold."""
         slot = self.slot[cohort]
         new = slot < 0
         if count := int(new.sum()):
@@ -136,85 +130,64 @@ class Store:
         column = self.values.get(name)
         have = 0 if column is None else len(column)
         if have < self.used or column is None:
-            wider = like.new_zeros(min(len(self.slot), max(self.used, 2 * have)), *like.shape[1:])
+            room = max(self.used, self._coming, 2 * have)
+            wider = like.new_zeros(min(len(self.slot), room), *like.shape[1:])
             if column is not None:
                 wider[:have] = column
             self.values[name] = column = wider
         return column
 
     def clear(self) -> None:
-        """Forget all devices."""
         self.slot, self.used, self.values, self.rows = torch.full_like(self.slot, -1), 0, {}, {}
         if self.shelf is not None:
             self.shelf.clear()
 
     def clients(self) -> Tensor:
-        """``[used]`` the devices that ever took part, in the order of their slots."""
-        client = (self.slot >= 0).nonzero().squeeze(1)
-        ordered = torch.empty_like(client)
-        ordered[self.slot[client]] = client
-        return ordered
+        return in_order(self.slot)
 
-    def columns(self) -> Mapping[str, Tensor | Blocks]:
-        """Name → ``[used, …]`` in the order of the slots, for a file; some of them device by device.
-
-        What is kept row by row is ``[rows, …]``, one device's after another's; `COUNT` says how many.
-        """
-        if not self.used:
-            return {}
-        fields = layout(self.first)
-        count = torch.tensor([len(row) for row in self._each(ROW)] if COUNT in fields else [0])
-        found: dict[str, Tensor | Blocks] = {}
-        for name, field in fields.items():
-            shape = (int(count.sum()) if field.by_row else self.used, *field.shape)
-            found[name] = Blocks(field.dtype, shape, partial(self._each, name))
-        found |= {name: value[: self.used] for name, value in self.values.items()}
-        return {**found, COUNT: count} if found.pop(COUNT, None) else found
-
-    def _each(self, name: str) -> Iterator[Tensor]:
-        """Read what each device keeps under a name, in the order of the slots."""
+    def counts(self) -> Tensor:
         if self.shelf is None:
-            yield from self.rows[name]
-        else:
-            for client in self.clients().tolist():
-                yield self.shelf.read([client], [name])[name][0]
+            return torch.tensor([len(row) for row in self.rows.get(ROW, ())], dtype=torch.int64)
+        return self.shelf.read(self.clients().tolist(), [COUNT])[COUNT]
+
+    def pieces(self, name: str, size: int) -> Iterator[Tensor]:
+        for first in range(0, self.used, size):
+            yield self.column(name, first, first + size)
+
+    def column(self, name: str, first: int, last: int) -> Tensor:
+        """Read what the devices in some slots keep under a name, as in `pieces`."""
+        if self.shelf is None:
+            if name.startswith(KEPT):
+                return torch.cat(self.rows[name][first:last])
+            return self.values[name][first : min(last, self.used)]
+        some = self.clients()[first:last].tolist()
+        if not name.startswith(KEPT):
+            return self.shelf.read(some, [name])[name]
+        found = self.shelf.read(some, [*dict.fromkeys([name, ROW])])
+        return found[name][found[ROW] >= 0]
+
+    def reorder(self, clients: Tensor) -> None:
+        """Give the devices that have files, and no others, their slots anew, in this order."""
+        self.slot.fill_(-1)
+        self.slot[clients] = torch.arange(len(clients), device=self.device)
+        self.used = len(clients)
 
     def state(self) -> dict[str, Tensor | Blocks]:
-        """All contents as flat tensors, for checkpoints; of files the checksums: see `snapshot`."""
         if self.shelf is not None:
             return {"slot": self.slot, SUMS: self.shelf.sums(self.clients().tolist())}
-        return {"slot": self.slot, **{f"value/{name}": value for name, value in self.columns().items()}}
+        return super().state()
 
     def snapshot(self, folder: Path) -> None:
-        """Link the files of the devices, which `state` leaves out, into a folder."""
         if self.shelf is not None:
             self.shelf.snapshot(folder, self.clients().tolist())
 
-    def restore(self, state: Params, folder: Path | None = None) -> None:
-        """The reverse of `state` and `snapshot`, whichever of memory and disk they were made in."""
-        other = self._told(state, folder)
-        self.clear()
-        if self.shelf is None and other.shelf is None:
-            self.slot, self.used, self.values, self.rows = other.slot, other.used, other.values, other.rows
-        elif self.shelf is not None and other.shelf is not None:
-            self.slot, self.used = other.slot, other.used
-            self.shelf.take(other.shelf.folder, self.clients().tolist(), state[SUMS])
-        elif other.used:
-            for cohort in other.clients().split(BLOCK):
-                self.put(cohort, other.get(cohort))
-
-    def _told(self, state: Params, folder: Path | None) -> Store:
-        """The store that a state, and the files in a folder, tell of."""
-        store = Store(len(self.slot), self.fresh, self.slot.device)
-        store.slot = state["slot"].to(self.slot.device)
-        store.used = int((store.slot >= 0).sum())
-        if SUMS in state and folder is not None:
-            store.shelf = Shelf(self.first, folder)
-        held = {n.split("/", 1)[1]: v.to(store.slot.device) for n, v in state.items() if n[:6] == "value/"}
-        count = held.pop(COUNT, store.slot[:0]).tolist()
-        for name, value in held.items():
-            if name.startswith(KEPT):
-                store._put_rows(name, list(range(len(count))), value.split(count))
-            else:
-                store.values[name] = value
-        return store
+    def restore(self, state: Mapping[str, Tensor], folder: Path | None = None) -> None:
+        clients = in_order(state["slot"])
+        if self.shelf is not None and SUMS in state and folder is not None:
+            self.clear()
+            self.shelf.take(folder, clients.tolist(), state[SUMS])
+            self.reorder(clients.to(self.device))
+            return
+        self._coming = len(clients)
+        super().restore(state, folder)
+        self._coming = 0

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from veilrec.base.params import Message
 from veilrec.base.plan import Forwards
-from veilrec.engine.evaluation import Evaluation
+from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import Terms
-from veilrec.engine.in_process import BLOCK, InProcess
-from veilrec.engine.ranks.homes import homes, parted
+from veilrec.engine.in_process import InProcess
+from veilrec.engine.ranks.held import answer
 from veilrec.engine.ranks.links import Link
-from veilrec.engine.ranks.messages import packed, tensors, unpacked
+from veilrec.engine.ranks.messages import moved, packed, tensors, unpacked
 from veilrec.protocol import Counterpart
 from veilrec.wire import codec
 from veilrec.wire.halves import exchange_bytes, fold_bytes, letter_of
@@ -26,9 +26,8 @@ from veilrec.wire.uploads import Exchange, Letter
 __all__ = ["follow"]
 
 
-def follow(link: Link, fleet: InProcess) -> dict[str, Any]:
-    """Run the devices that are at home on this rank until the leader says that the run is over, and how."""
-    near = parted(fleet, homes(fleet, link.size), link.rank)
+def follow(link: Link, near: InProcess) -> dict[str, Any]:
+    """Run the devices of this rank until the leader says that the run is over, and how."""
     follower = Follower(link, near)
     with near.working():
         while True:
@@ -53,49 +52,61 @@ class Follower:
         self.fleet.begin()
 
     def _round(self, letter: bytes, cohort: bytes, forwards: Forwards, **scope: Any) -> None:
-        sent, relay = letter_of(letter), Relay(self.link, scope["read"])
-        terms = Terms(forwards, [relay], scope["trains"])
-        fold = self.fleet.round(sent, tensors(cohort)["cohort"], terms)
+        sent, relay = self._letter(letter), Relay(self.link, scope["read"])
+        fold = self.fleet.round(sent, self._cohort(cohort), Terms(forwards, [relay], scope["trains"]))
         schema = self.fleet.protocol.partial_schema(self.fleet.model, sent)
         self._done(fold_bytes(replace(fold, seen={}), schema))
 
     def _probe(self, letter: bytes, cohort: bytes, again: int, **scope: Any) -> None:
         relay = Relay(self.link, scope["read"])
-        for exchange in self.fleet.probe(letter_of(letter), scope["read"], again):
+        for exchange in self.fleet.probe(self._letter(letter), scope["read"], again):
             relay(exchange)
         self._done()
 
+    def _touched(self, letter: bytes, cohort: bytes) -> None:
+        found = self.fleet.touched(self._letter(letter), self._cohort(cohort))
+        self._done(codec.encode({"touched": found}))
+
     def _evaluate(self, letter: bytes, which: str, judge: Mapping[str, Any]) -> None:
-        sent, number = letter_of(letter), self.fleet.clients.number
+        sent, number = self._letter(letter), self.fleet.clients.number
 
         def send(cohort: Tensor) -> Letter:
             return sent.only(torch.searchsorted(number, cohort))
 
-        chosen: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in judge.items()}
-        found = self.fleet.evaluate(Counterpart(send, self._scores), which, Evaluation(**chosen))
-        values = {**found.values, "user": self.fleet.clients.people[found.user]}
-        self._done(codec.encode({**values}))
+        self._tell(self.fleet.evaluate(Counterpart(send, self._scores), which, _judge(judge)))
+
+    def _floor(self, counts: bytes, judge: Mapping[str, Any]) -> None:
+        counted = tensors(counts)["counts"].to(self.fleet.keys.value.device)
+        self._tell(self.fleet.floor(_judge(judge), counted))
+
+    def _tell(self, found: Scored) -> None:
+        """The metrics of this rank's users, by their numbers in the whole log."""
+        self._done(codec.encode({**found.values, "user": self.fleet.clients.people.cpu()[found.user]}))
 
     def _scores(self, query: Message, items: Tensor | None) -> Tensor:
         """The server's answer to what devices ask, from any of the threads."""
         asked: Message = query if items is None else {**query, "/items": items}
         with self._asking:
             self.link.send(packed({"is": "query"}, codec.encode(asked)))
-            return tensors(unpacked(self.link.receive())[1][0])["scores"]
+            scores = tensors(unpacked(self.link.receive())[1][0])["scores"]
+            return scores.to(self.fleet.keys.value.device)
 
-    def _put(self, cohort: bytes, values: bytes) -> None:
-        mine = torch.searchsorted(self.fleet.clients.number, tensors(cohort)["cohort"])
-        self.fleet.devices.put(mine, tensors(values))
+    def _held(self, values: bytes, what: str, **rest: Any) -> None:
+        self._done(codec.encode({**answer(self.fleet.devices, what, tensors(values), **rest)}))
 
-    def _held(self) -> None:
-        for some in self.fleet.devices.clients().split(BLOCK):
-            number = self.fleet.clients.number[some]
-            parts = codec.encode({"cohort": number}), codec.encode({**self.fleet.devices.get(some)})
-            self.link.send(packed({"is": "held"}, *parts))
-        self._done()
+    def _letter(self, data: bytes) -> Letter:
+        return moved(letter_of(data), self.fleet.keys.value.device)
+
+    def _cohort(self, data: bytes) -> Tensor:
+        return tensors(data)["cohort"].to(self.fleet.keys.value.device)
 
     def _done(self, *parts: bytes) -> None:
         self.link.send(packed({"is": "done"}, *parts))
+
+
+def _judge(told: Mapping[str, Any]) -> Evaluation:
+    chosen: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in told.items()}
+    return Evaluation(**chosen)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from veilrec.engine import fused
 from veilrec.engine.in_process import InProcess
 from veilrec.errors import BadInput
 
-__all__ = ["homes", "parted"]
+__all__ = ["homes"]
 
 
 def homes(fleet: InProcess, ranks: int) -> Tensor:
@@ -36,11 +36,3 @@ def homes(fleet: InProcess, ranks: int) -> Tensor:
         home[part] = rank
         load[rank] += sum(sizes[client] for client in part)
     return home
-
-
-def parted(fleet: InProcess, home: Tensor, rank: int) -> InProcess:
-    """The part of a fleet that is at home on a rank; what the whole has worked out of its log is let go."""
-    near = fleet.shard((home == rank).nonzero().squeeze(1))
-    for name in ("events", "sizes"):
-        vars(fleet.clients).pop(name, None)
-    return near

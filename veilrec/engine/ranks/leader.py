@@ -1,34 +1,36 @@
 """The leader of the ranks: the one fleet that a run sees.
 
-Each process reads the whole log and holds what the devices of its own users keep; homes stay the same for a
-run. The leader has the server, the watches and everything that is written, and asks the others as a server
-asks a fleet: a letter goes out as bytes, and the fold of its answers comes back. Folds are merged in the
-order of the ranks, so that it does not matter who answers first.
+The leader reads the log, and sends each rank the data of its own users; homes stay the same for a run. It has
+the server, the watches and everything that is written, and asks the others as a server asks a fleet: a letter
+goes out as bytes, and the fold of its answers comes back. Folds are merged in the order of the ranks, so that
+it does not matter who answers first. What devices keep stays where they live, and is read a few at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params
 from veilrec.base.plan import Forwards
 from veilrec.engine import fused
+from veilrec.engine.devices.joined import Joined
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms
 from veilrec.engine.groups import check
-from veilrec.engine.in_process import BLOCK, InProcess, found
-from veilrec.engine.ranks.homes import homes, parted
+from veilrec.engine.in_process import InProcess, found
+from veilrec.engine.ranks.held import Far
+from veilrec.engine.ranks.homes import homes
 from veilrec.engine.ranks.links import LEADER, Link
-from veilrec.engine.ranks.messages import packed, scope, tensors, unpacked
-from veilrec.eraser import VectorEraser
+from veilrec.engine.ranks.messages import moved, packed, scope, tensors, unpacked
+from veilrec.engine.ranks.shares import lean, send
 from veilrec.protocol import Counterpart
 from veilrec.wire import codec
 from veilrec.wire.halves import exchange_of, fold_of, letter_bytes
@@ -47,21 +49,23 @@ class Ranks(Fleet):
         link: The other ranks.
         home: ``[clients]`` the rank of each device.
         near: The leader's own devices.
-        whole: A fleet of all clients, whose devices stay empty until `gather`.
     """
 
     link: Link
     home: Tensor
     near: InProcess
-    whole: InProcess
 
     @classmethod
     def lead(cls, whole: InProcess, link: Link) -> Ranks:
-        """A fleet that held all devices, from now on with the other ranks."""
-        home = homes(whole, link.size)
-        near = parted(whole, home, LEADER)
+        """A fleet of all clients, from now on with the other ranks, which get the data of theirs."""
+        home, clients = homes(whole, link.size), lean(whole.clients)
+        parts = [(home == rank).nonzero().squeeze(1) for rank in range(link.size)]
+        for rank in range(1, link.size):
+            send(link, rank, clients.only(parts[rank].to(clients.seats.device)))
         common = {one.name: getattr(whole, one.name) for one in fields(Fleet)}
-        return cls(**common, link=link, home=home, near=near, whole=whole)
+        common |= {"clients": clients, "given": clients}
+        near = InProcess(**common, body=whole.body).shard(parts[LEADER].to(clients.seats.device))
+        return cls(**common, link=link, home=home.to(clients.seats.device), near=near)
 
     @property
     def away(self) -> range:
@@ -73,6 +77,17 @@ class Ranks(Fleet):
         for rank in self.away:
             self.link.send(packed({"do": "begin"}), rank)
         self.near.begin()
+        self.devices = self._joined(folder)
+
+    @cached_property
+    def devices(self) -> Joined:
+        """What the devices of all ranks keep, where it lies."""
+        return self._joined()
+
+    def _joined(self, folder: Path | None = None) -> Joined:
+        number, device = self.clients.number, self.keys.value.device
+        away = [(number[self.home == rank], Far(self.link, rank, device)) for rank in self.away]
+        return Joined([(self.near.clients.number, self.near.devices), *away], self.empty(folder))
 
     def working(self) -> AbstractContextManager[Any]:
         """A while in which the leader's own threads are at hand; other ranks keep theirs for the run."""
@@ -81,7 +96,6 @@ class Ranks(Fleet):
     def round(self, letter: Letter, cohort: Tensor, terms: Terms = ONE_BY_ONE) -> Fold:
         """One round of all ranks; the leader's watches see what other ranks' devices send as well."""
         check(terms.forwards, len(cohort))
-        self.whole.devices.clear()  # what was gathered before: the leader need not hold it twice
         inner: Forwards = "each" if terms.forwards == "each" else "all"  # sums are merged before they leave
         head = {"do": "round", "forwards": inner, **scope(fused.read_by(terms.watch), terms.trains)}
         asked = [rank for rank in self.away if self._tell(rank, head, letter, cohort)]
@@ -94,7 +108,8 @@ class Ranks(Fleet):
                 for see in terms.watch if exchange else ():
                     see(exchange)  # type: ignore[arg-type]
                 if rest:
-                    folds.append(fold_of(rest, self.protocol, self.model, letter, self.announced))
+                    folds.append(self._fold(rest, letter))
+        self.devices.changed(cohort)
         return self._merged(folds, terms, len(cohort))
 
     def probe(
@@ -117,48 +132,32 @@ class Ranks(Fleet):
         """Per-user metrics of all ranks, in the order of the users in the whole log."""
         judge = judge or self.evaluation
         head = {"do": "evaluate", "which": which, "judge": asdict(judge)}
-        held = (self.clients.validation if which == "validation" else self.clients.test) >= 0
-        judged = set(self.home[held.any(1)].tolist()) or {LEADER}  # who complains where nobody is judged
-        asked = [rank for rank in self.away if rank in judged]
-        for rank in asked:
+
+        def ask(rank: int) -> None:
             letter = server.send(self.clients.number[self.home == rank])
             self.link.send(packed(head, letter_bytes(letter)), rank)
-        parts = []
-        if LEADER in judged:
-            one = self.near.evaluate(server, which, judge)
-            parts.append({**one.values, "user": self.near.clients.people[one.user]})
-        parts += [self._scored(rank, server) for rank in asked]
-        user, order = torch.cat([part.pop("user") for part in parts]).sort()
-        return Scored(user, {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]})
 
-    def erase(self, eraser: VectorEraser, keys: Keys) -> None:
-        """Change what the devices hold that took part, in the leader's process."""
-        self.gather().erase(eraser, keys)
-        self.spread()
+        return self._judged(which, ask, lambda: self.near.evaluate(server, which, judge), server)
 
-    def gather(self) -> InProcess:
-        """All devices in the leader's process: a copy of what they hold."""
-        self.whole.begin()
-        for some in self.near.devices.clients().split(BLOCK):
-            self.whole.devices.put(self.near.clients.number[some], self.near.devices.get(some))
-        for rank in self.away:
-            self.link.send(packed({"do": "held"}), rank)
-            while parts := self._receive(rank)[1]:
-                self.whole.devices.put(tensors(parts[0])["cohort"], tensors(parts[1]))
-        return self.whole
+    def floor(self, judge: Evaluation | None = None, counts: Tensor | None = None) -> Scored:
+        """Per-user metrics of popularity of all ranks, in the order of the users in the whole log."""
+        judge, counted = judge or self.evaluation, self.counts if counts is None else counts
+        order = packed({"do": "floor", "judge": asdict(judge)}, codec.encode({"counts": counted}))
+        return self._judged(
+            "test", lambda rank: self.link.send(order, rank), lambda: self.near.floor(judge, counted)
+        )
 
-    def spread(self) -> None:
-        """Give the devices of all ranks what the store of `gather` holds now."""
-        self.begin()
-        held = self.whole.devices
-        for some in held.clients().split(BLOCK):
-            for rank in self.home[some].unique().tolist():
-                mine = some[self.home[some] == rank]
-                if rank == LEADER:
-                    self.near.devices.put(torch.searchsorted(self.near.clients.number, mine), held.get(mine))
-                    continue
-                parts = codec.encode({"cohort": mine}), codec.encode({**held.get(mine)})
-                self.link.send(packed({"do": "put"}, *parts), rank)
+    def touched(self, letter: Letter, cohort: Tensor) -> Tensor:
+        """``[c]`` how many items each of some clients will touch: each rank draws for its own."""
+        asked = [rank for rank in self.away if self._tell(rank, {"do": "touched"}, letter, cohort)]
+        found, mine = torch.zeros_like(cohort), self._of(LEADER, cohort)
+        if len(mine):
+            near = self.near.touched(self._sent(letter, cohort, mine), mine)
+            found[torch.searchsorted(cohort, mine)] = near
+        for rank in asked:
+            told = tensors(self._receive(rank)[1][0])["touched"].to(found.device)
+            found[torch.searchsorted(cohort, self._of(rank, cohort))] = told
+        return found
 
     def end(self, told: Head) -> None:
         """Tell the other ranks that the run is over, and how it ended."""
@@ -191,7 +190,12 @@ class Ranks(Fleet):
             if head["is"] == "done":
                 yield None, parts[0] if parts else b""
                 return
-            yield exchange_of(parts[0], cohort, letter, schema), b""
+            exchange = exchange_of(parts[0], cohort.cpu(), letter, schema)
+            yield moved(exchange, self.home.device), b""
+
+    def _fold(self, data: bytes, letter: Letter) -> Fold:
+        fold = fold_of(data, self.protocol, self.model, letter, self.announced)
+        return moved(fold, self.home.device)
 
     def _merged(self, folds: Sequence[Fold], terms: Terms, n: int) -> Fold:
         partial: Message = {}
@@ -203,15 +207,37 @@ class Ranks(Fleet):
             row["loss"] += fold.row["loss"]
         return Fold(partial, posts, row, found(terms.watch), _groups(terms.forwards, n))
 
-    def _scored(self, rank: int, server: Counterpart) -> Params:
+    def _judged(
+        self,
+        which: str,
+        ask: Callable[[int], None],
+        mine: Callable[[], Scored],
+        server: Counterpart | None = None,
+    ) -> Scored:
+        """The metrics of the judged users of all ranks; the `server` may be asked for scores."""
+        held = (self.clients.validation if which == "validation" else self.clients.test) >= 0
+        judged = set(self.home[held.any(1)].tolist()) or {LEADER}  # who complains where nobody is judged
+        asked = [rank for rank in self.away if rank in judged]
+        for rank in asked:
+            ask(rank)
+        parts = []
+        if LEADER in judged:
+            one = mine()
+            parts.append({**one.values, "user": self.near.clients.people.cpu()[one.user]})
+        parts += [self._scored(rank, server) for rank in asked]
+        user, order = torch.cat([part.pop("user") for part in parts]).sort()
+        return Scored(user, {name: torch.cat([part[name] for part in parts])[order] for name in parts[0]})
+
+    def _scored(self, rank: int, server: Counterpart | None) -> Params:
         """The metrics of a rank's users; meanwhile the server scores what is asked there."""
         while True:
             head, parts = self._receive(rank)
             told = tensors(parts[0])
-            if head["is"] == "done":
+            if head["is"] == "done" or server is None:
                 return told
-            items = told.pop("/items", None)
-            self.link.send(packed({}, codec.encode({"scores": server.scores({**told}, items)})), rank)
+            query = moved(told, self.home.device)
+            items = query.pop("/items", None)
+            self.link.send(packed({}, codec.encode({"scores": server.scores({**query}, items)})), rank)
 
     def _listen(self, exchange: Exchange) -> None:
         """Between two chunks: whether another rank has failed."""

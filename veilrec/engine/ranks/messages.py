@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
 
 from veilrec.base.params import Params
 from veilrec.engine.fleet import Trains
 from veilrec.wire import codec
 from veilrec.wire.halves import tensors_of
 
-__all__ = ["packed", "scope", "tensors", "unpacked"]
+__all__ = ["moved", "packed", "scope", "tensors", "unpacked"]
+
+T = TypeVar("T")
 
 
 def packed(head: Mapping[str, Any], *parts: bytes) -> bytes:
@@ -44,3 +50,17 @@ def scope(read: Collection[str] | None, trains: Trains) -> dict[str, Any]:
 def tensors(data: bytes) -> Params:
     """The tensors of a part."""
     return tensors_of(codec.decode(data, {}, sender="rank", rest=True))
+
+
+def moved(value: T, device: torch.device) -> T:
+    """A letter, a fold or whatever else was read from bytes, with all its tensors on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device)  # type: ignore[return-value]
+    if isinstance(value, dict):
+        return {name: moved(entry, device) for name, entry in value.items()}  # type: ignore[return-value]
+    if isinstance(value, tuple):
+        parts = [moved(entry, device) for entry in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)  # type: ignore[return-value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: moved(getattr(value, one.name), device) for one in fields(value)})
+    return value
