@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from veilrec.base.heap import return_freed
 from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
 from veilrec.experiment import Experiment
@@ -60,6 +61,7 @@ def sharing(job: Job) -> Iterator[Job]:
     with joined(PATIENCE) as link, warnings.catch_warnings():
         if not link.leads:
             warnings.simplefilter("ignore")
+        return_freed()  # a run is shared where memory is short
         yield replace(job, resume=job.resume or link.again, quiet=job.quiet or not link.leads, link=link)
 
 

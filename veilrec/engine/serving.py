@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["asker", "at_once", "scorer"]
 
-HELD = 1 << 24  # values of whole item tables held at once, where each client has its own
+HELD = 1 << 21  # values of whole item tables held at once, where each client has its own
 View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
 Ask = Callable[[Tensor], Message]  # clients [c] → what they ask with, client axis first
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache
 from typing import TypeVar
 
 import torch
 
+from veilrec.base.heap import keep_freed
 from veilrec.model import Recommender
 
 __all__ = ["Workers", "workers"]
 
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # as <malloc.h> numbers them
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -58,21 +55,10 @@ class Workers:
         return copies[id(model)][0]  # type: ignore[no-any-return]
 
 
-@cache
-def _keep_freed_blocks() -> None:
-    """Ask the C library to keep freed blocks for the next chunk, up to a bound; a tenth of a round goes into
-    giving them back and having fresh ones cleared. Nothing happens where there is no `mallopt`.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        for option, size in ((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 24 << 20), (ARENA_MAX, 3)):
-            mallopt(option, size)
-
-
 @contextmanager
 def workers(n: int) -> Iterator[Workers]:
     """`n` workers for a while; torch's own thread count is 1 meanwhile, so that bits do not depend on it."""
-    _keep_freed_blocks()
+    keep_freed()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from veilrec.base.heap import trim
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.engine.in_process import InProcess
@@ -37,10 +38,12 @@ def shared(
     """
     if not link.leads:
         near = part(receive(link))
+        trim()
         link.allow(near.plan.timeout)
         near.plan = _sized(near.plan)
         return Result.of(follow(link, near)["result"], Path(RESULT))
     fleet, server = _led(link, whole())
+    trim()  # what reading the log has left
     result = run(Federation(fleet, server))
     fleet.end({"result": result.values()})
     return result

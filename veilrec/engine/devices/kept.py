@@ -18,7 +18,7 @@ __all__ = ["BLOCK", "SUMS", "Devices", "Kept", "in_order", "mixed"]
 
 SUMS = "sums"  # in a state, of the devices' files
 BLOCK = 64  # devices whose values are read or moved at once
-BYTES = 1 << 22  # of a column that are read at once
+BYTES = 1 << 20  # of a column that are read at once
 MANY = 4096  # devices of which a column is read at once, however little each of them keeps
 
 

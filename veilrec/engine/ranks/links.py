@@ -26,16 +26,15 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from veilrec.base.process import say
 from veilrec.base.scratch import close_all
+from veilrec.engine.ranks.inbox import FAILED, GOODBYE, LEADER, Inbox, told
 from veilrec.errors import BadInput, Elsewhere, Interrupted, Lost, NoMemory, VeilrecError, code_of, no_memory
 
-__all__ = ["Link", "joined", "leave"]
+__all__ = ["LEADER", "Link", "joined", "leave"]
 
 BEAT = 0.5  # seconds between two pulses
 POLL = 0.2  # seconds until a wait looks whether anything else has happened
 MEET = 300.0  # seconds for all processes to come together
 LONG = timedelta(days=30)  # of one message: it is the pulse that tells a process which hangs
-LEADER = 0
-GOODBYE, FAILED = -1, -2  # in the place of a message's length; after the second comes what has failed
 
 
 _waiting: list[int] = []  # exit codes of links whose threads still wait: see `leave`
@@ -69,7 +68,7 @@ class Link:
             Lost: Where the other process is gone.
         """
         size, body = torch.tensor([len(data)]), _bytes(data)  # before the lock: a signal may come meanwhile
-        with self._lock, _told(to):
+        with self._lock, told(to):
             dist.send(size, to)
             if data:
                 dist.send(body, to)
@@ -117,52 +116,19 @@ class Link:
     def close(self) -> None:
         """Say goodbye to every other process, and wait for theirs."""
         for other, inbox in self._inbox.items():
-            with self._lock, _told(other):
+            with self._lock, told(other):
                 dist.send(torch.tensor([GOODBYE]), other)
             inbox.thread.join(timeout=MEET)
+            inbox.messages.close()
 
     def fail(self, message: str, code: int) -> None:
         """Tell every other process what has failed here; one that is gone need not know."""
         body = _bytes(f"{code} {message}".encode())
         for other in self._inbox:
-            with suppress(Lost), self._lock, _told(other):
+            with suppress(Lost), self._lock, told(other):
                 dist.send(torch.tensor([FAILED]), other)
                 dist.send(torch.tensor([len(body)]), other)
                 dist.send(body, other)
-
-
-class Inbox:
-    """A thread that receives one other process's messages, so that the main thread stays free for signals."""
-
-    def __init__(self, source: int, rank: int) -> None:
-        self.source, self.rank = source, rank
-        self.messages: queue.Queue[bytes | VeilrecError] = queue.Queue()
-        self.failure: VeilrecError | None = None
-        self.thread = threading.Thread(target=self._run, name=f"inbox {source}", daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            with _told(self.source):
-                while (size := self._number()) != GOODBYE:
-                    if size == FAILED:
-                        code, _, message = self._bytes(self._number()).decode().partition(" ")
-                        raise Elsewhere(message, int(code), quiet=self.rank != LEADER)
-                    self.messages.put(self._bytes(size))
-        except VeilrecError as failure:
-            self.failure = failure
-            self.messages.put(failure)
-
-    def _number(self) -> int:
-        number = torch.zeros(1, dtype=torch.int64)
-        dist.recv(number, self.source)
-        return int(number)
-
-    def _bytes(self, size: int) -> bytes:
-        body = torch.empty(size, dtype=torch.uint8)
-        if size:
-            dist.recv(body, self.source)
-        return body.numpy().tobytes()
 
 
 class Pulse:
@@ -339,11 +305,3 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 def _bytes(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-
-
-@contextmanager
-def _told(other: int) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as cause:
-        raise Lost(f"rank {other} is gone: the connection to it has ended") from cause

@@ -19,7 +19,7 @@ from veilrec.wire import codec
 
 __all__ = ["lean", "receive", "send"]
 
-BYTES = 1 << 22  # of a column that travel at once
+BYTES = 1 << 20  # of a column that travel at once
 COLUMNS = ("seats", "validation", "test", "tags", "number", "people")  # of `Clients`, beside its log
 
 
@@ -34,7 +34,7 @@ def lean(clients: Clients) -> Clients:
 
 
 def send(link: Link, rank: int, clients: Clients) -> None:
-    """Send the data of some clients to the rank that they live on, a few megabytes at a time."""
+    """Send the data of some clients to the rank that they live on, a megabyte at a time."""
     log, columns = clients.log, _columns(clients)
     card = {
         "items": log.n_items,
