@@ -144,6 +144,9 @@ class Lazy(Mapping[str, Tensor]):
             raise KeyError(name)
         return Reader(self.path).get(self.prefix + name)
 
+    def __contains__(self, name: object) -> bool:  # which would read it otherwise
+        return name in self._names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from veilrec.clients import Clients
 from veilrec.engine.fleet import Fleet
@@ -15,6 +17,9 @@ from veilrec.engine.ranks.follower import follow
 from veilrec.engine.ranks.leader import Ranks
 from veilrec.engine.ranks.links import LEADER, Link
 from veilrec.engine.ranks.shares import receive
+from veilrec.errors import Elsewhere
+from veilrec.experiment import Experiment
+from veilrec.result import Result
 from veilrec.rounds import Federation
 
 SECONDS = 60.0  # for any one message
@@ -42,6 +47,9 @@ class Pipe(Link):
         pass
 
     def allow(self, seconds: float) -> None:
+        pass
+
+    def begin(self) -> None:
         pass
 
 
@@ -76,3 +84,29 @@ def part(own: Fleet, clients: Clients) -> InProcess:
     """The fleet of a rank, from the recipe that all ranks read and the clients that the leader sends."""
     assert isinstance(own, InProcess)
     return replace(own, clients=clients, given=clients)
+
+
+def run(make: Callable[[int], Experiment], size: int, out: Path, **options: Any) -> list[Result]:
+    """An experiment on several ranks, each of which makes its own; what each of them has found at the end."""
+    queues: Queues = {(a, b): queue.Queue() for a in range(size) for b in range(size)}
+    found: list[Result | None] = [None] * size
+
+    def follow(rank: int) -> None:
+        try:
+            found[rank] = make(rank).run(out, link=Pipe(rank, size, queues), **options)
+        except Exception as error:
+            queues[rank, LEADER].put(error)
+
+    threads = [threading.Thread(target=follow, args=(rank,), daemon=True) for rank in range(1, size)]
+    for thread in threads:
+        thread.start()
+    try:
+        found[LEADER] = make(LEADER).run(out, link=Pipe(LEADER, size, queues), **options)
+    except BaseException as error:
+        for rank in range(1, size):
+            queues[LEADER, rank].put(Elsewhere(str(error), 1, quiet=True))
+        raise
+    finally:
+        for thread in threads:
+            thread.join(timeout=SECONDS)
+    return [one for one in found if one is not None]

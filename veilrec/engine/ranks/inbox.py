@@ -69,10 +69,14 @@ class Waiting:
 
     Whoever sends need not wait for whoever reads, and the reader need not have room for all that has come.
     The file has no name, so that nothing is left of it, however the process ends.
+
+    Attributes:
+        in_memory, in_file: How many bytes wait there.
     """
 
     def __init__(self, most: int = HELD) -> None:
-        self._most, self._held, self._end, self._spilled = most, 0, 0, 0
+        self._most, self._end = most, 0
+        self.in_memory, self.in_file = 0, 0
         self._order: queue.Queue[bytes | Spilled | VeilrecError] = queue.Queue()
         self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
@@ -83,9 +87,9 @@ class Waiting:
             self._order.put(message)
             return
         with self._lock:
-            kept = self._spill(message) if self._held + len(message) > self._most else message
+            kept = self._spill(message) if self.in_memory + len(message) > self._most else message
             if kept is message:
-                self._held += len(message)
+                self.in_memory += len(message)
             self._order.put(kept)
 
     def get(self, timeout: float) -> bytes | VeilrecError:
@@ -100,7 +104,7 @@ class Waiting:
         with self._lock:
             if isinstance(found, Spilled):
                 return self._read(found)
-            self._held -= len(found)
+            self.in_memory -= len(found)
             return found
 
     def close(self) -> None:
@@ -115,15 +119,16 @@ class Waiting:
             self._file.write(message)
             self._file.flush()
         place = Spilled(self._end, len(message))
-        self._end, self._spilled = self._end + len(message), self._spilled + 1
+        self._end += place.size
+        self.in_file += place.size
         return place
 
     def _read(self, place: Spilled) -> bytes:
         assert self._file is not None
         self._file.seek(place.begin)
         message = self._file.read(place.size)
-        self._spilled -= 1
-        if not self._spilled:  # all is read: the disk has its room back
+        self.in_file -= place.size
+        if not self.in_file:  # all is read: the disk has its room back
             self._file.truncate(0)
             self._end = 0
         return message
