@@ -89,7 +89,7 @@ def test_a_shared_run_leaves_what_one_process_leaves(name: str, tmp_path: Path) 
 
 
 def kept(place: Path) -> list[float]:
-    """A digest of what the server and every device have: a sum for each weight, by the number of the client."""
+    """A digest of what the server and every device have: a sum for each weight, by client."""
     server, own = read(place / "model.safetensors"), read(place / "users.safetensors")
     order = own.pop("client").argsort()
     by_client = {name: value[order] for name, value in own.items() if len(value) == len(order)}
@@ -143,7 +143,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(name: str, tmp_path: Path) -
 
 
 def test_nobody_works_out_what_only_others_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events are laid out and candidates drawn for the clients of a rank alone, checkpoints read in pieces."""
+    """Events are laid out, candidates drawn and stores filled for the clients of a rank alone."""
     laid: list[int] = []
     really = Events.of
     monkeypatch.setattr(Events, "of", lambda log, seats: laid.append(len(seats)) or really(log, seats))
