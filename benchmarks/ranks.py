@@ -3,7 +3,8 @@
 Every case of `bit_cases` runs by its command line in one process, under ``torchrun`` with so many ranks, and
 in one process with chunks of another size, which is what rounding alone does. Printed is the largest
 difference of any weight of the server's, of any weight that a device keeps, and of any value in the
-transcript, device by device; and whether metrics, traffic, ledger and findings of attacks are equal.
+transcript, device by device; whether metrics, traffic, ledger and findings of attacks are equal; and the
+seconds of each run on the wall, starting Python included. With ``--device cuda`` all of them work on GPUs.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,7 +51,14 @@ EQUAL = ("metrics", "utility", "traffic", "ledger", "privacy")
 CHUNK = "7"  # devices, in the run that differs by rounding alone
 
 
-def run(recipe: Path, out: Path, ranks: int = 1, *more: str) -> Path:
+class Ran(NamedTuple):
+    """A finished run, and the seconds that it took on the wall."""
+
+    out: Path
+    seconds: float
+
+
+def run(recipe: Path, out: Path, ranks: int = 1, *more: str) -> Ran:
     """One run of a recipe, in one process or in several.
 
     Raises:
@@ -57,11 +66,12 @@ def run(recipe: Path, out: Path, ranks: int = 1, *more: str) -> Path:
     """
     torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", str(ranks)) if ranks > 1 else ()
     order = [*torchrun, *trees.CLI, "run", str(recipe), "--out", str(out), "--quiet", *more]
+    began = time.monotonic()
     ended = trees.start(TREE, order)
     if ended.code:
         told = [line for line in ended.errors.splitlines() if "veilrec: error" in line]
         raise SystemExit(f"{recipe.stem}, {ranks} ranks: {(told or [ended.reason])[0]}")
-    return out
+    return Ran(out, time.monotonic() - began)
 
 
 def held(out: Path) -> tuple[Params, Params]:
@@ -114,8 +124,9 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "loss": float(f"{row['loss']:.9g}")}
 
 
-def compare(one: Path, other: Path) -> list[str]:
-    """The cells of a row: differences, and what is equal."""
+def compare(first: Ran, second: Ran) -> list[str]:
+    """The cells of a row: differences, what is equal, and how long the second took beside the first."""
+    one, other = first.out, second.out
     (server, devices), (server2, devices2) = held(one), held(other)
     gaps = [
         apart(server, server2),
@@ -123,9 +134,9 @@ def compare(one: Path, other: Path) -> list[str]:
         apart(dict(recorded(one)), dict(recorded(other))),
     ]
     before, after = told(one), told(other)
-    return [f"{gap:.1e}" if gap else "=" for gap in gaps] + [
-        "=" if before[n] == after[n] else "≠" for n in EQUAL
-    ]
+    told_apart = ["=" if before[n] == after[n] else "≠" for n in EQUAL]
+    took = f"{second.seconds:.0f} / {first.seconds:.0f}"
+    return [*(f"{gap:.1e}" if gap else "=" for gap in gaps), *told_apart, took]
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -135,22 +146,28 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="+", choices=EVERY, default=list(EVERY), metavar="NAME")
     parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args(given)
-    rows = []
+    rows, more = [], ("--device", options.device)
     for name in options.only:
         with tempfile.TemporaryDirectory(prefix="ranks-") as place:
             folder = Path(place)
             recipe = folder / f"{name}.toml"
             recipe.write_text(EVERY[name], encoding="utf-8")
-            one = run(recipe, folder / "one")
+            one = run(recipe, folder / "one", 1, *more)
             for ranks in options.ranks:
-                cells = compare(one, run(recipe, folder / f"ranks-{ranks}", ranks))
+                cells = compare(one, run(recipe, folder / f"ranks-{ranks}", ranks, *more))
                 rows.append([name, f"{ranks} ranks", *cells])
                 say(" ".join(rows[-1]))
-            cells = compare(one, run(recipe, folder / "chunks", 1, "--set", f"plan.chunk={CHUNK}"))
+            cells = compare(one, run(recipe, folder / "chunks", 1, *more, "--set", f"plan.chunk={CHUNK}"))
             rows.append([name, f"chunks of {CHUNK}", *cells])
             say(" ".join(rows[-1]))
-    print(table(["case", "against one process", "server", "devices", "transcript", *EQUAL], rows))
+    print(
+        table(
+            ["case", "against one process", "server", "devices", "transcript", *EQUAL, "seconds / of one"],
+            rows,
+        )
+    )
     return 0
 
 

@@ -1,8 +1,12 @@
 """``python benchmarks/ranks_cost.py``: seconds and memory of a run on one rank, on two and on four.
 
-Speed is FedNCF on the shape of MovieLens-1M, memory a model with item tables of each device's own (FedRAP)
-on many clients and items. Printed are seconds a round on the wall (the median), CPU seconds of all processes
-and the most memory that any one rank had.
+``--only memory`` is a model with item tables of each device's own (FedRAP), on many clients and items: the
+most memory that the leader had, and the largest of the other ranks. ``--keeps`` says where devices keep what.
+
+``--only speed`` is FedNCF on the shape of MovieLens-1M and of MovieLens-100K: one thread, two threads of one
+process (``plan.workers``), and two ranks of one thread each, in turn. Printed are seconds a round on the wall
+(the median and the least), CPU seconds a round of all threads, and how much of these the busiest thread had:
+no more can overlap than the rest. Starting and the first round are left out.
 """
 
 from __future__ import annotations
@@ -27,13 +31,14 @@ from benchmarks.harness import say, table
 
 TREE = Path(__file__).parents[1]
 DEADLINE = 3600.0
+TICK = 1 / os.sysconf("SC_CLK_TCK")
 SPEED = """
 seed = 0
 [data]
 name = "synthetic"
-users = 6040
-items = 3706
-events = 1000209
+users = {users}
+items = {items}
+events = {events}
 [model]
 name = "FedNCF"
 dim = 64
@@ -41,10 +46,12 @@ head = [64, 32]
 [plan]
 rounds = {rounds}
 evaluate_every = {rounds}
-workers = 1
+workers = {workers}
 [evaluation]
 candidates = 100
 """
+SHAPES = {"ml-1m": (6040, 3706, 1_000_209, 4), "ml-100k": (943, 1682, 98_114, 9)}  # and rounds
+WAYS = {"one thread": (1, 1), "two threads": (1, 2), "two ranks": (2, 1)}  # ranks, and threads of each
 MEMORY = """
 seed = 0
 [data]
@@ -61,6 +68,7 @@ order = "deal"
 cohort = 0.1
 evaluate_every = 1
 workers = 1
+keeps = "{keeps}"
 [evaluation]
 validation = false
 candidates = 20
@@ -70,13 +78,81 @@ candidates = 20
 class Cost(NamedTuple):
     """What a run took."""
 
-    ranks: int
-    round_s: float  # on the wall, the median of all rounds but the first
+    rounds_s: list[float]  # on the wall, all but the first and the last
+    threads_s: list[float]  # of the CPU in these rounds, thread by thread, the busiest first
     cpu_s: float  # of all processes, starting Python included
-    peak_mb: float  # of the largest rank
+    peaks_mb: dict[int, float]  # the most memory of each rank
 
 
-def run(recipe: str, ranks: int) -> Cost:
+class Watch:
+    """Looks at the ranks of a run while it lasts: their memory, and what their threads have worked."""
+
+    def __init__(self, out: Path, rounds: int) -> None:
+        self.out, self.rounds = out, rounds
+        self.peaks: dict[int, float] = {}
+        self.worked: dict[int, dict[str, float]] = {}  # rounds that were over → thread → seconds by then
+
+    def __call__(self, process: subprocess.Popen[bytes]) -> None:
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            found = ranks_of(self.out)
+            for rank, folder in found.items():
+                self.peaks[rank] = max(self.peaks.get(rank, 0.0), peak(folder))
+            done = len(rows_of(self.out))
+            if done in (1, self.rounds - 1) and done not in self.worked:
+                threads = {rank: threads_of(folder) for rank, folder in found.items()}
+                self.worked[done] = {f"{r} {n}": v for r, own in threads.items() for n, v in own.items()}
+            time.sleep(0.05)
+
+    def between(self) -> list[float]:
+        """The CPU seconds of each thread in all rounds but the first and the last."""
+        before, after = self.worked.get(1, {}), self.worked.get(self.rounds - 1, {})
+        return sorted((value - before.get(name, 0.0) for name, value in after.items()), reverse=True)
+
+
+def ranks_of(out: Path) -> dict[int, Path]:
+    """The processes of a run, by rank."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes()
+            told = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended meanwhile
+            continue
+        if str(out).encode() in line and b"torch.distributed.run" not in line:
+            rank = next((entry.partition(b"=")[2] for entry in told if entry.startswith(b"RANK=")), b"0")
+            found[int(rank)] = folder
+    return found
+
+
+def peak(folder: Path) -> float:
+    """The most memory that a process has had, in megabytes; 0 where it has ended."""
+    try:
+        status = (folder / "status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")), 0.0)
+
+
+def threads_of(folder: Path) -> dict[str, float]:
+    """Thread → the CPU seconds that it has worked."""
+    found = {}
+    for stat in (folder / "task").glob("*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue
+        found[stat.parent.name] = TICK * (int(fields[11]) + int(fields[12]))
+    return found
+
+
+def rows_of(out: Path) -> list[dict[str, float]]:
+    """The seconds of the rounds so far."""
+    journal = out / "timing.jsonl"
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True) if journal.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def run(recipe: str, ranks: int, rounds: int) -> Cost:
     """One run on so many ranks.
 
     Raises:
@@ -87,60 +163,74 @@ def run(recipe: str, ranks: int) -> Cost:
         path.write_text(recipe, encoding="utf-8")
         torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", str(ranks)) if ranks > 1 else ()
         order = [*torchrun, *trees.CLI, "run", str(path), "--out", str(out), "--quiet", "--no-world"]
-        peaks: dict[int, float] = {}
-
-        def watch(process: subprocess.Popen[bytes]) -> None:
-            while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                peaks.update(_peaks(str(out), ranks))
-                time.sleep(0.2)
-
+        watch = Watch(out, rounds)
         ended = trees.start(TREE, order, watch, deadline=DEADLINE)
         if ended.code:
             raise SystemExit(f"{ranks} ranks: {ended.reason}")
-        rows = (out / "timing.jsonl").read_text(encoding="utf-8").splitlines()
-        took = [json.loads(row) for row in rows]
-    seconds = [row["train"] for row in took[1:] or took]
-    return Cost(ranks, statistics.median(seconds), ended.seconds, max(peaks.values(), default=0.0))
+        took = [row["train"] for row in rows_of(out)]
+    return Cost(took[1:-1] or took, watch.between(), ended.seconds, watch.peaks)
 
 
-def _peaks(name: str, ranks: int) -> dict[int, float]:
-    """Process → the most memory it has had, of every rank of a run."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (folder / "cmdline").read_bytes()
-            if name.encode() not in line or (ranks > 1 and b"torch.distributed.run" in line):
-                continue
-            status = (folder / "status").read_text(encoding="utf-8").splitlines()
-        except OSError:  # it has ended meanwhile
-            continue
-        found[int(folder.name)] = next(int(s.split()[1]) / 1024 for s in status if s.startswith("VmHWM"))
-    return found
+def speed(shape: str, repeats: int) -> list[list[str]]:
+    """The rows of a shape: every way in turn, and that several times, since others may use the machine."""
+    users, items, events, rounds = SHAPES[shape]
+    costs: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    for _ in range(repeats):
+        for way, (ranks, workers) in WAYS.items():
+            recipe = SPEED.format(users=users, items=items, events=events, rounds=rounds, workers=workers)
+            costs[way].append(run(recipe, ranks, rounds))
+            say(f"{shape} {way}: {costs[way][-1]}")
+    return [[shape, way, *_speed(some, rounds - 2)] for way, some in costs.items()]
+
+
+def _speed(costs: Sequence[Cost], counted: int) -> list[str]:
+    wall = [seconds for cost in costs for seconds in cost.rounds_s]
+    cpu = statistics.median(sum(cost.threads_s) / counted for cost in costs)
+    busiest = statistics.median(cost.threads_s[0] / max(sum(cost.threads_s), TICK) for cost in costs)
+    whole = statistics.median(cost.cpu_s for cost in costs)
+    return [
+        f"{statistics.median(wall):.2f}",
+        f"{min(wall):.2f}",
+        f"{cpu:.2f}",
+        f"{busiest:.0%}",
+        f"{whole:.0f}",
+    ]
+
+
+def memory(options: argparse.Namespace) -> list[list[str]]:
+    """A row for each number of ranks."""
+    world = {name: getattr(options, name) for name in ("clients", "items", "events", "keeps")}
+    rows = []
+    for ranks in options.ranks:
+        cost = run(MEMORY.format(**world), ranks, 10)
+        others = [value for rank, value in cost.peaks_mb.items() if rank]
+        largest = f"{max(others):.0f}" if others else "-"
+        rows.append([str(ranks), f"{cost.peaks_mb.get(0, 0.0):.0f}", largest, f"{cost.cpu_s:.0f}"])
+        say(" ".join(rows[-1]))
+    return rows
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Measure, and print two tables."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--only", choices=("speed", "memory"))
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 4])
-    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--clients", type=int, default=100_000)
     parser.add_argument("--items", type=int, default=50_000)
     parser.add_argument("--events", type=int, default=2_000_000)
-    parser.add_argument("--only", choices=("speed", "memory"))
+    parser.add_argument("--keeps", choices=("auto", "memory", "disk"), default="auto")
     options = parser.parse_args(given)
-    recipes = {
-        "speed": SPEED.format(rounds=options.rounds),
-        "memory": MEMORY.format(clients=options.clients, items=options.items, events=options.events),
-    }
-    for what in [options.only] if options.only else recipes:
-        rows = []
-        for ranks in options.ranks:
-            cost = run(recipes[what], ranks)
-            rows.append([what, str(ranks), f"{cost.round_s:.2f}", f"{cost.cpu_s:.0f}", f"{cost.peak_mb:.0f}"])
-            say(" ".join(rows[-1]))
-        print(table(["", "ranks", "wall s a round", "CPU s in all", "peak MB of a rank"], rows))
+    if options.only != "memory":
+        rows = [row for shape in options.shapes for row in speed(shape, options.repeats)]
+        head = ["median s", "least s", "CPU s", "of it the busiest thread", "CPU s in all"]
+        print(table(["shape", "", *head], rows))
+    if options.only != "speed":
+        head = ["ranks", "peak MB of the leader", "of the largest other rank", "CPU s in all"]
+        print(table(head, memory(options)))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,13 +57,17 @@ def sharing(job: Job) -> Iterator[Job]:
     if not launched():
         yield job
         return
+    from veilrec.engine.ranks.homes import gpu_of
     from veilrec.engine.ranks.links import joined
 
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    device = gpu_of(job.device, int(os.environ["LOCAL_RANK"]), count)
     with joined(PATIENCE) as link, warnings.catch_warnings():
         if not link.leads:
             warnings.simplefilter("ignore")
         return_freed()  # a run is shared where memory is short
-        yield replace(job, resume=job.resume or link.again, quiet=job.quiet or not link.leads, link=link)
+        quiet = job.quiet or not link.leads
+        yield replace(job, device=device, resume=job.resume or link.again, quiet=quiet, link=link)
 
 
 def one(

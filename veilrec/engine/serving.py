@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["asker", "at_once", "scorer"]
 
-HELD = 1 << 21  # values of whole item tables held at once, where each client has its own
+HELD = 1 << 24  # values of whole item tables held at once, where each client has trained its own
+WIDE = 1 << 21  # where they are only made whole: 8 MB stay where they were, more is fetched and cleared anew
 View = Callable[[Tensor], Params]  # clients [c] → all weights that they score with, client axis first
 Ask = Callable[[Tensor], Message]  # clients [c] → what they ask with, client axis first
 
@@ -56,7 +57,7 @@ def at_once(fleet: Fleet) -> int:
     model = fleet.model
     own = fleet.task().tables if model.personal else private_rows.names_of(model)
     each = sum(model.get_parameter(name).numel() for name in own)
-    return max(1, HELD // each) if each else 0
+    return max(1, (HELD if model.personal else WIDE) // each) if each else 0
 
 
 def _scorer(fleet: Fleet, server: Counterpart, pool: Workers) -> Score:

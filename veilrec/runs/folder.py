@@ -41,11 +41,7 @@ TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
     "checkpoint",
 )
 SPOOL = "transcript"
-<<<<<<< HEAD
 DRAWS = "draws-{}.safetensors"  # of the erasers, by their place: secret, and only until the run is over
-ROWS = 64  # devices whose files are made at once
-=======
->>>>>>> 833348d (Devices: what they keep is read where it lies, never gathered in one place)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -327,6 +327,34 @@ def test_the_commands_of_the_compose_file_share_a_run(place: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_the_data_lies_on_the_first_machine_alone(place: Path, tmp_path: Path) -> None:
+    """The second one has the recipe, and neither the log nor a folder for the run."""
+    recipe = RECIPE.format(rounds=3, look=3).replace("synthetic", "csv").replace("consent = 0.5\n", "")
+    recipe = recipe.replace("users = 40\nitems = 60", 'path = "log.csv"')
+    draw = Keys.seed(0).integers(60, 40, 12).sort(1).values
+    rows = [f"u{u},i{int(item)},{t}" for u, own in enumerate(draw) for t, item in enumerate(own.unique())]
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.toml").write_text(recipe, encoding="utf-8")
+    log = tmp_path / "first" / "log.csv"
+    log.write_text("\n".join(["user,item,time", *rows]) + "\n", encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    agents = []
+    for rank, name in enumerate(("first", "second")):
+        order = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={rank}"]
+        order += ["--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
+        order += ["-m", "veilrec", "run", "recipe.toml", "--out", "run", "--quiet"]
+        agents.append(subprocess.Popen(order, cwd=tmp_path / name, stderr=subprocess.PIPE, text=True))
+    ends = [agent.communicate(timeout=DEADLINE)[1] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], ends
+    assert [path.name for path in (tmp_path / "second").iterdir()] == ["recipe.toml"]
+    one = run(tmp_path / "first" / "recipe.toml", tmp_path / "one")
+    assert_same(one, tmp_path / "first" / "run", 1e-6)
+
+
+@pytest.mark.slow
 def test_the_tests_tell_one_end_from_another(place: Path, tmp_path: Path) -> None:
     """Planted: another seed is another end."""
     one = run(place / "short.toml", tmp_path / "one")

@@ -1,4 +1,4 @@
-"""Homes: the rank that each device of a run lives on."""
+"""Homes: the rank that each device of a run lives on, and the GPU that each rank works on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from veilrec.engine import fused
 from veilrec.engine.in_process import InProcess
 from veilrec.errors import BadInput
 
-__all__ = ["homes"]
+__all__ = ["gpu_of", "homes"]
 
 
 def homes(fleet: InProcess, ranks: int) -> Tensor:
@@ -21,7 +21,7 @@ def homes(fleet: InProcess, ranks: int) -> Tensor:
     Raises:
         BadInput: Where there are more ranks than devices to deal.
     """
-    able, sizes = fleet.able.cpu(), fleet.clients.sizes
+    able, sizes = fleet.able, fleet.clients.sizes
     if fleet.plan.size(len(able)) == len(able):
         chunks = fleet.chunks(able, fused.summed(fleet.task(), sizes, set()))
         parts = [chunk.tolist() for chunk in chunks]
@@ -36,3 +36,17 @@ def homes(fleet: InProcess, ranks: int) -> Tensor:
         home[part] = rank
         load[rank] += sum(sizes[client] for client in part)
     return home
+
+
+def gpu_of(device: str, place: int, count: int) -> str:
+    """The device that a rank works on, where all were told the same: the ranks of a machine share its GPUs.
+
+    >>> [gpu_of("cuda", place, count=2) for place in range(3)], gpu_of("cuda:1", 0, count=2)
+    (['cuda:0', 'cuda:1', 'cuda:0'], 'cuda:1')
+
+    Args:
+        device: What was asked for: ``cpu``, ``cuda``, or one GPU by its number.
+        place: Which of the ranks of its machine this one is.
+        count: How many GPUs the machine has.
+    """
+    return f"cuda:{place % count}" if device == "cuda" and count else device

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,14 +58,14 @@ class Ranks(Fleet):
     @classmethod
     def lead(cls, whole: InProcess, link: Link) -> Ranks:
         """A fleet of all clients, from now on with the other ranks, which get the data of theirs."""
-        home, clients = homes(whole, link.size), lean(whole.clients)
-        parts = [(home == rank).nonzero().squeeze(1) for rank in range(link.size)]
+        clients = lean(whole.clients)
+        home = homes(whole, link.size).to(clients.seats.device)
         for rank in range(1, link.size):
-            send(link, rank, clients.only(parts[rank].to(clients.seats.device)))
+            send(link, rank, clients.only((home == rank).nonzero().squeeze(1)))
+        mine = clients.only((home == LEADER).nonzero().squeeze(1))
+        near = replace(whole, clients=mine, given=mine)
         common = {one.name: getattr(whole, one.name) for one in fields(Fleet)}
-        common |= {"clients": clients, "given": clients}
-        near = InProcess(**common, body=whole.body).shard(parts[LEADER].to(clients.seats.device))
-        return cls(**common, link=link, home=home.to(clients.seats.device), near=near)
+        return cls(**{**common, "clients": clients, "given": clients}, link=link, home=home, near=near)
 
     @property
     def away(self) -> range:
