@@ -97,7 +97,7 @@ def erased_run(eraser: AttributeEraser, out: Path, seats: int = 0) -> tuple[Para
     run = folder.load_run(out)
     federation = experiment.federation()
     run.state(federation)
-    fleet = federation.fleet.gather()
+    fleet = federation.fleet
     seats_of = fleet.clients.seats
     held = fleet.devices.get(torch.arange(len(seats_of)))
     return held, run.data.attributes["gender"][seats_of], experiment
@@ -120,7 +120,7 @@ def test_what_was_drawn_in_secret_is_gone_with_the_run_and_the_same_after_a_cras
         federation = experiment.federation()
         state = federation.run(federation.start(), rounds=2)
         applied(federation, state, LeaceNull(), experiment.data, federation.keys, tmp_path / "draws")
-        found.append(federation.fleet.gather().devices.get(torch.arange(40))["user"])
+        found.append(federation.fleet.devices.get(torch.arange(40))["user"])
     assert torch.equal(*found)
     assert stat.S_IMODE((tmp_path / "draws").stat().st_mode) == 0o600
 

@@ -23,6 +23,7 @@ from veilrec.defences.laplace import Laplace
 from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Evaluation
 from veilrec.erasers.gaussian_posthoc import GaussianPosthoc
+from veilrec.erasers.leace import LEACE
 from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
@@ -57,6 +58,7 @@ CASES: dict[str, Callable[[], Experiment]] = {
         defence=EarlyStop(rounds=4, target=0.1, metric="ndcg@10"), plan={"rounds": 9}
     ),
     "erasers": lambda: made(erasers=[GaussianPosthoc({"user": 0.5})]),
+    "attributes that are forgotten": lambda: made(erasers=[LEACE(attributes=("gender",))]),
     "own tables": lambda: made(model=partial(FedRAP, dim=4)),
     "files": lambda: made(model=partial(FedRAP, dim=4), plan={"keeps": "disk"}),
     "silos": lambda: made(model=partial(FedMF, dim=4), silos=6, plan={"chunk": 1}),

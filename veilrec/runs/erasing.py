@@ -10,7 +10,7 @@ from torch import Tensor
 from veilrec.base.draws import Draws
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params
-from veilrec.engine.in_process import InProcess
+from veilrec.engine.fleet import Fleet
 from veilrec.eraser import AttributeEraser, Eraser, Request, VectorEraser
 from veilrec.errors import BadInput
 from veilrec.interactions import Interactions, id_hashes
@@ -38,12 +38,11 @@ def applied(
     if not isinstance(eraser, AttributeEraser):
         what = f"{type(eraser).__name__} is no eraser that a run can apply"
         raise BadInput("eraser", what, "derive it from VectorEraser or AttributeEraser")
-    fleet = federation.fleet.gather()
+    fleet = federation.fleet
     users, vectors = user_vectors(fleet, eraser.weights(fleet.model))
     request = request_of(data, eraser, users)
     draws = Draws.at(kept, vectors) if eraser.secret else Draws(keys)
     forgotten(fleet, eraser, users, eraser.forget(vectors, request, draws), eraser.moved(request))
-    federation.fleet.spread()
     return state
 
 
@@ -61,10 +60,13 @@ def request_of(data: Interactions, eraser: AttributeEraser, users: Tensor | None
     return Request(labels, counts, tags=id_hashes(data.user_ids)[who]).only(eraser.attributes)
 
 
-def user_vectors(fleet: InProcess, weights: list[str]) -> tuple[Tensor, Tensor]:
-    """``[n]`` the users whose devices ever took part, and ``[n, width]`` the vector of each."""
+def user_vectors(fleet: Fleet, weights: list[str]) -> tuple[Tensor, Tensor]:
+    """``[n]`` the users whose devices ever took part, and ``[n, width]`` the vector of each.
+
+    They come by the number of the device, wherever it lives and whenever it began.
+    """
     users, rows = [], []
-    for some in fleet.devices.clients().split(BLOCK):
+    for some in fleet.devices.clients().sort().values.split(BLOCK):
         seats = fleet.clients.seats[some]
         held = fleet.devices.get(some, weights)
         flat = torch.cat([held[name].reshape(*seats.shape, -1) for name in weights], -1)
@@ -74,7 +76,7 @@ def user_vectors(fleet: InProcess, weights: list[str]) -> tuple[Tensor, Tensor]:
 
 
 def forgotten(
-    fleet: InProcess, eraser: AttributeEraser, users: Tensor, vectors: Tensor, moved: Tensor
+    fleet: Fleet, eraser: AttributeEraser, users: Tensor, vectors: Tensor, moved: Tensor
 ) -> None:
     """Give devices the vectors after an eraser, and forget how those that changed were stepped before."""
     weights, place = eraser.weights(fleet.model), torch.full((int(users.max()) + 1,), -1)
