@@ -118,7 +118,8 @@ def _weights(federation: Federation, client: int) -> Params:
     fleet = federation.fleet
     devices, helpers = fleet.devices, fleet.task().helpers
     alone = torch.tensor([client], device=devices.device)
-    now, first = devices.get(alone), fleet.fresh(alone)
+    now = devices.get(alone)
+    first = fleet.fresh(alone) if bool((devices.clients() == client).any()) else now
     kept = [name for name in now if name not in helpers or not torch.equal(now[name], first[name])]
     return {f"own/{name}": now[name][0] for name in kept}
 
