@@ -75,9 +75,7 @@ def user_vectors(fleet: Fleet, weights: list[str]) -> tuple[Tensor, Tensor]:
     return torch.cat(users), torch.cat(rows)
 
 
-def forgotten(
-    fleet: Fleet, eraser: AttributeEraser, users: Tensor, vectors: Tensor, moved: Tensor
-) -> None:
+def forgotten(fleet: Fleet, eraser: AttributeEraser, users: Tensor, vectors: Tensor, moved: Tensor) -> None:
     """Give devices the vectors after an eraser, and forget how those that changed were stepped before."""
     weights, place = eraser.weights(fleet.model), torch.full((int(users.max()) + 1,), -1)
     place[users] = torch.arange(len(users))
