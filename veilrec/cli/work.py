@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from veilrec.base.heap import return_freed
+from veilrec.base.limits.heap import return_freed
 from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
 from veilrec.experiment import Experiment

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from veilrec.base.heap import keep_freed
+from veilrec.base.limits.heap import keep_freed
 from veilrec.model import Recommender
 
 __all__ = ["Workers", "workers"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from veilrec.base.heap import trim
+from veilrec.base.limits.heap import trim
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.engine.in_process import InProcess
