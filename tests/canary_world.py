@@ -19,7 +19,7 @@ from veilrec import node
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope
 from veilrec.engine import in_process
-from veilrec.engine.local import Task
+from veilrec.engine.local import LocalTask
 from veilrec.engine.respond import Answer, Chunk, respond
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
@@ -157,7 +157,7 @@ def spying(canaries: Canaries, spares: Sequence[int] = (), apart: Sequence[str] 
     """While it lasts, no device answers unseen."""
     spy = Spy(canaries, spares=frozenset(spares), apart=frozenset(apart))
 
-    def seen(task: Task, chunk: Chunk, *rest: Any) -> Answer:
+    def seen(task: LocalTask, chunk: Chunk, *rest: Any) -> Answer:
         before = {name: value.clone() for name, value in chunk.kept.items()}
         answer = respond(task, chunk, *rest)
         spy.see(task.model, chunk.letter, before, answer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -182,6 +183,22 @@ def test_no_function_has_too_many_ways_through_it() -> None:
     }
     assert found - STILL_COMPLEX == set()
     assert STILL_COMPLEX - found == set(), "simple enough by now: take them off the list"
+
+
+def twice(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """Classes that have a name in common, and the files in which they stand."""
+    found = defaultdict[str, list[str]](list)
+    for file, source in sources.items():
+        for node in ast.walk(parsed(source)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(file)
+    return {name: files for name, files in found.items() if len(files) > 1}
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    """Whoever looks for one finds it, and not another."""
+    assert twice({str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in FILES}) == {}
+    assert twice({"a.py": "class Seen: ...", "b.py": "class Seen: ..."}) == {"Seen": ["a.py", "b.py"]}
 
 
 def test_long_files_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,13 +19,13 @@ from veilrec.base.rows import padded, ragged, within
 from veilrec.clients import Batch, Clients
 from veilrec.wire.uploads import Letter
 
-__all__ = ["Draw", "Examples", "Portion", "Sequences", "Step"]
+__all__ = ["Draw", "Examples", "LocalStep", "Portion", "Sequences"]
 
 
 Local = Callable[[Tensor], Tensor]  # (client, item) numbers → rows of the local tables
 
 
-class Step(NamedTuple):
+class LocalStep(NamedTuple):
     """One local step of the first clients of some examples."""
 
     batch: Batch
@@ -52,7 +52,7 @@ class Examples(ABC):
         return [-(-n // size) for n in self.sizes]
 
     @abstractmethod
-    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
+    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[LocalStep]:
         """Batches of `size` examples for one epoch, of the clients that still have some.
 
         With `narrow`, a step that is not the only one reads a table of just the rows it needs.
@@ -146,7 +146,7 @@ class Portion(Examples):
             known = known._replace(history=seen)
         return cls(cohort, flat.sizes, known, padded)
 
-    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
+    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[LocalStep]:
         user, item, negative = self.epochs[epoch]
         counts = torch.tensor(self.sizes, device=item.device)
         for begin in range(0, self.sizes[0], size):
@@ -160,7 +160,7 @@ class Portion(Examples):
                 negative=negative[:active, begin:end],
                 weight=weight,
             )
-            yield narrowed(batch) if narrow and self.sizes[0] > size else Step(batch, None)
+            yield narrowed(batch) if narrow and self.sizes[0] > size else LocalStep(batch, None)
 
 
 @dataclass(frozen=True)
@@ -209,11 +209,11 @@ class Sequences(Examples):
     def paces(self, size: int) -> list[int]:
         return [1] * len(self.sizes)
 
-    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[Step]:
-        yield Step(self.known, None)
+    def steps(self, epoch: int, size: int, *, narrow: bool = False) -> Iterator[LocalStep]:
+        yield LocalStep(self.known, None)
 
 
-def narrowed(batch: Batch) -> Step:
+def narrowed(batch: Batch) -> LocalStep:
     """The same step on the rows that it names; shorter clients are padded with rows nothing refers to."""
     k, b, q = batch.negative.shape
     index = torch.cat([batch.item, batch.negative.reshape(k, b * q)], 1)  # [k, b (1 + q)]
@@ -227,7 +227,7 @@ def narrowed(batch: Batch) -> Step:
     new = where.gather(1, index)
     there = torch.arange(place.shape[1], device=index.device) < counts[:, None]
     rows = torch.where(there, batch.rows.gather(1, place), -1)
-    return Step(batch._replace(rows=rows, item=new[:, :b], negative=new[:, b:].reshape(k, b, q)), place)
+    return LocalStep(batch._replace(rows=rows, item=new[:, :b], negative=new[:, b:].reshape(k, b, q)), place)
 
 
 def prefix(batch: Batch, k: int) -> Batch:

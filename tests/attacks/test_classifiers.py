@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.leaks import Leak, graded, planted
 from veilrec.attacks.common import classifiers, jobs
-from veilrec.attacks.common.classifiers import CLASSIFIERS, FAMILIES, Job, Shape, fit_predict, staged
+from veilrec.attacks.common.classifiers import CLASSIFIERS, FAMILIES, Job, Sizes, fit_predict, staged
 from veilrec.attacks.common.estimators import Scale
 from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
@@ -67,7 +67,7 @@ def test_the_eight_of_the_list_the_floors_and_the_papers_are_there() -> None:
 @EVERY
 def test_it_is_scikit_learn_shaped(name: str) -> None:
     leak = small()
-    made = CLASSIFIERS[name].classes(Shape(leak.known, 6, 3, 5))
+    made = CLASSIFIERS[name].classes(Sizes(leak.known, 6, 3, 5))
     assert not [learned for learned in vars(made) if learned.endswith("_") and not learned.startswith("_")]
     x, y = leak.features[: leak.known].numpy(), leak.label[: leak.known].numpy()
     made.fit(x, y)
@@ -208,7 +208,7 @@ def test_those_of_apm_are_scikit_learns_defaults(classes: int, scale: float) -> 
     leak = leak._replace(features=leak.features * scale + scale)
     x, y = leak.features.numpy(), leak.label[: leak.known].numpy()
     theirs = SVC(decision_function_shape="ovr").fit(x[: leak.known].astype("float64"), y)
-    made = CLASSIFIERS["svc-apm"].classes(Shape(leak.known, 12, classes, 0)).fit(x[: leak.known], y)
+    made = CLASSIFIERS["svc-apm"].classes(Sizes(leak.known, 12, classes, 0)).fit(x[: leak.known], y)
     mine = made.estimator_.decision_function(made._shown(x))
     assert torch.allclose(
         torch.as_tensor(mine), torch.as_tensor(theirs.decision_function(x.astype("float64"))), atol=1e-5

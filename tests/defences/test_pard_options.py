@@ -24,7 +24,7 @@ from veilrec.defence import Defence, chain
 from veilrec.defences.common.estimators import dropped
 from veilrec.defences.pard import PARD
 from veilrec.engine.helper_steps import help_along
-from veilrec.engine.local import Situation, Task
+from veilrec.engine.local import LocalTask, Situation
 from veilrec.errors import BadInput
 from veilrec.models.fedlightgcn import FedLightGCN
 from veilrec.protocols.fedavg import FedAvg
@@ -74,7 +74,7 @@ def test_passes_are_successive_steps(reference: bool, passes: int) -> None:
     scene = replace(scene, params={n: 1.3 * w if "estimators" in n else w for n, w in scene.params.items()})
     params = {n: torch.cat([w, w[:1]]) for n, w in scene.params.items()}
     read = {n: w[:-1].detach() for n, w in params.items()}
-    task = Task(scene.model, FedAvg(), defence, Plan(batch=4))
+    task = LocalTask(scene.model, FedAvg(), defence, Plan(batch=4))
     state = Stepper("sgd", 0.1, 0.9).fresh({n: params[n] for n in task.helpers})
     sent = Letter(scene.device.sent, {})
     help_along(task, read, params, state, scene.device, Situation(sent, scene.device.keys))

@@ -19,7 +19,7 @@ from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.engine.devices.store import Store
 from veilrec.engine.in_process import InProcess
-from veilrec.examples import Portion, Step
+from veilrec.examples import LocalStep, Portion
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
@@ -239,7 +239,7 @@ def padding_counts_as_examples(patch: pytest.MonkeyPatch) -> None:
 
     def steps_of(self: Portion, epoch: int, size: int, **rest: Any) -> Any:
         for batch, place in original(self, epoch, size, **rest):
-            yield Step(batch._replace(weight=torch.ones_like(batch.weight)), place)
+            yield LocalStep(batch._replace(weight=torch.ones_like(batch.weight)), place)
 
     patch.setattr(Portion, "steps", steps_of)
 

@@ -11,7 +11,7 @@ import torch
 from tests.worlds import SHORT, changed, federation, held, largest, phones, ragged, run, silos
 from veilrec.base.params import Params, Rows
 from veilrec.clients import Clients
-from veilrec.engine.local import Task
+from veilrec.engine.local import LocalTask
 from veilrec.engine.respond import Answer, Chunk, Respond, respond
 from veilrec.errors import ClientFailed
 from veilrec.models.fedncf import FedNCF
@@ -22,7 +22,7 @@ from veilrec.wire.codec import Schema
 from veilrec.wire.traffic import Traffic
 
 
-def alone(task: Task, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
+def alone(task: LocalTask, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
     """One device after the other, put together at the end: as slow as can be, with single uploads."""
     answers = [respond(task, one_of(chunk, k), schema, announced) for k in range(len(chunk.cohort))]
     uploads, kept = answers[0].uploads, stacked([answer.kept for answer in answers])
@@ -37,7 +37,7 @@ def alone(task: Task, chunk: Chunk, schema: Schema, announced: Schema) -> Answer
     return Answer(replace(uploads, cohort=chunk.clients.number[chunk.cohort], values=values, loss=loss), kept)
 
 
-def folding(task: Task, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
+def folding(task: LocalTask, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
     """What a compiled lane would give: the fold alone, and how many rows each device sent."""
     answer = respond(task, chunk, schema, announced)
     tables = [name for name, spec in schema.items() if spec.table is not None]
@@ -112,7 +112,7 @@ def test_bytes_and_rows_are_counted_alike(body: str) -> None:
 
 
 def test_planted_a_body_that_forgets_a_device_is_found() -> None:
-    def forgets(task: Task, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
+    def forgets(task: LocalTask, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
         answer = respond(task, chunk, schema, announced)
         return replace(answer, kept={name: value * 0 for name, value in answer.kept.items()})
 
@@ -122,7 +122,7 @@ def test_planted_a_body_that_forgets_a_device_is_found() -> None:
 
 
 def test_a_body_that_fails_is_traced_to_a_client() -> None:
-    def fails(task: Task, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
+    def fails(task: LocalTask, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
         poisoned = chunk.letter._replace(all={n: v * float("nan") for n, v in chunk.letter.all.items()})
         return respond(task, replace(chunk, letter=poisoned), schema, announced)
 

@@ -18,7 +18,7 @@ from veilrec.interactions import id_hashes
 from veilrec.lab.lab import audit
 from veilrec.lab.presets import WORST
 from veilrec.lab.soundness.shuffled import likeness, together
-from veilrec.lab.threat import Draw, Threat
+from veilrec.lab.threat import KnownDraw, Threat
 from veilrec.lab.trials import People
 
 QUICK = Threat(known=0.8, resamples=200, permutations=199, by_part=False, membership=False)
@@ -159,10 +159,10 @@ def test_the_floor_does_not_depend_on_what_leaks() -> None:
 
 def test_draws_that_share_their_users_share_their_luck() -> None:
     known = torch.arange(100) < 20
-    one, other = Draw(known, ~known), Draw(known.roll(50), ~known.roll(50))
+    one, other = KnownDraw(known, ~known), KnownDraw(known.roll(50), ~known.roll(50))
     assert likeness([one]) == 0
     assert likeness([one, one]) == 1
-    assert likeness([one, Draw(~known, known)]) == 1  # the same pairs, whoever of the two is known
+    assert likeness([one, KnownDraw(~known, known)]) == 1  # the same pairs, whoever of the two is known
     assert likeness([one, other]) == pytest.approx(20 * 20 / 1600)
     luck = [Keys.seed(k).normal(999, dtype=torch.float64) for k in (1, 2)]
     assert torch.equal(together([one], luck[:1]), luck[0])

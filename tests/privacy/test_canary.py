@@ -27,7 +27,7 @@ from veilrec.base.params import Message, Params, Rows
 from veilrec.clients import Clients
 from veilrec.defence import Defence, Posting
 from veilrec.engine import outgoing
-from veilrec.engine.local import Task
+from veilrec.engine.local import LocalTask
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.examples import Portion
 from veilrec.model import Device, Recommender
@@ -251,7 +251,7 @@ def test_only_consenting_users_posts_hold_what_they_post() -> None:
 def test_planted_a_post_without_consent_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     clients, post = phones(LOG, 0.5), outgoing._posts
 
-    def everybody(task: Task, posting: Posting, portion: Portion, *rest: Any) -> Posts:
+    def everybody(task: LocalTask, posting: Posting, portion: Portion, *rest: Any) -> Posts:
         given = {name: torch.ones_like(consent) for name, consent in portion.known.consents.items()}
         return post(task, posting, replace(portion, known=portion.known._replace(consents=given)), *rest)
 

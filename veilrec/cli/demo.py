@@ -60,10 +60,10 @@ def demo(
     """Train on an embedded world, attack what the server saw, write a report; no data, no network."""
     load_plugins(None)
     from veilrec.cli.report import write_report
-    from veilrec.cli.work import Job, one
+    from veilrec.cli.work import RunOptions, one
     from veilrec.recipe import Recipe
 
-    job, results = Job(resume=True, quiet=quiet), {}
+    job, results = RunOptions(resume=True, quiet=quiet), {}
     for place, (name, defence) in enumerate(DEFENCES.items(), 1):
         recipe = Recipe.of({**BASE, "defence": defence}, "demo")
         results[name] = one(recipe, out / name, job, f"{place} of {len(DEFENCES)}: {name}")

@@ -14,7 +14,7 @@ from veilrec.cli.arguments import DataDir, Device, Json, Plugins, Quiet, print_j
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
-    from veilrec.cli.work import Job
+    from veilrec.cli.work import RunOptions
     from veilrec.reproduction.cells import FinishedRuns, PaperCell
     from veilrec.reproduction.contents import Table
     from veilrec.reproduction.paper import Paper
@@ -75,7 +75,7 @@ def reproduce(
 ) -> None:
     """Reproduce tables of a paper: run what is missing, resume what was stopped, show ours beside theirs."""
     from veilrec.base.locks import writer_of
-    from veilrec.cli.work import Job
+    from veilrec.cli.work import RunOptions
     from veilrec.experiment import check_device
     from veilrec.reproduction.cells import FinishedRuns, cells_of
     from veilrec.reproduction.paper import Paper
@@ -96,7 +96,9 @@ def reproduce(
     failures: list[Failure] = []
     if not no_run:
         check_device(device)
-        failures = _run(cells, jobs, Job(device, resume=True, quiet=quiet), data_dir, plugin or [], light)
+        failures = _run(
+            cells, jobs, RunOptions(device, resume=True, quiet=quiet), data_dir, plugin or [], light
+        )
     _keep_floors(loaded, cells)
     with writer_of(results) if results is not None else nullcontext():  # what is read then is written last
         told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
@@ -112,7 +114,7 @@ def reproduce(
 def _run(
     cells: Sequence[PaperCell],
     jobs: int,
-    job: Job,
+    job: RunOptions,
     data_dir: Path | None,
     plugins: list[Path],
     light: bool,

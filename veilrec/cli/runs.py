@@ -56,7 +56,7 @@ def run(
 
     changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
     loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir, has_data=not follows())
-    job = work.Job(device=device, resume=resume, world=not no_world, quiet=quiet)
+    job = work.RunOptions(device=device, resume=resume, world=not no_world, quiet=quiet)
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem
         with work.sharing(job) as job:

@@ -25,13 +25,13 @@ from veilrec.result import Result
 if TYPE_CHECKING:
     from veilrec.engine.ranks.links import Link
 
-__all__ = ["ExperimentMaker", "Job", "many", "one", "sharing"]
+__all__ = ["ExperimentMaker", "RunOptions", "many", "one", "sharing"]
 
 PATIENCE = 60.0  # seconds without a sign of life while a recipe is read; then it is the recipe's
 
 
 @dataclass(frozen=True)
-class Job:
+class RunOptions:
     """Options of a command that hold for one run as for many.
 
     Attributes:
@@ -52,7 +52,7 @@ class Job:
 
 
 @contextmanager
-def sharing(job: Job) -> Iterator[Job]:
+def sharing(job: RunOptions) -> Iterator[RunOptions]:
     """A job with the processes that ``torchrun`` started; again after one was lost, it is resumed."""
     if not launched():
         yield job
@@ -71,7 +71,7 @@ def sharing(job: Job) -> Iterator[Job]:
 
 
 def one(
-    recipe: Recipe, out: Path | None, job: Job, title: str = "", maker: ExperimentMaker | None = None
+    recipe: Recipe, out: Path | None, job: RunOptions, title: str = "", maker: ExperimentMaker | None = None
 ) -> Result:
     """Run a recipe that is a single experiment, with the log that a maker holds if it is of the same data."""
     select = recipe.values["evaluation"]["select"]
@@ -83,7 +83,7 @@ def one(
         )
 
 
-def many(recipe: Recipe, out: Path, job: Job) -> list[tuple[dict[str, Any], Result]]:
+def many(recipe: Recipe, out: Path, job: RunOptions) -> list[tuple[dict[str, Any], Result]]:
     """Run every cell of a sweep and every seed: what sets each apart, and its result."""
     chosen, maker = recipe.cells(), ExperimentMaker(job.device, reads=job.tells)
     places = {cell.name: f"{place} of {len(chosen)}: {cell.name}" for place, cell in enumerate(chosen, 1)}

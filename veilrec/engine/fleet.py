@@ -27,7 +27,7 @@ from veilrec.engine.devices import private_rows
 from veilrec.engine.devices.kept import Devices
 from veilrec.engine.devices.store import Store
 from veilrec.engine.evaluation import Evaluation, Scored, candidates, check_candidates
-from veilrec.engine.local import Task
+from veilrec.engine.local import LocalTask
 from veilrec.eraser import VectorEraser, erased
 from veilrec.model import Recommender, begun
 from veilrec.protocol import Counterpart, Protocol, Shape
@@ -216,9 +216,9 @@ class Fleet(ABC):
 
     def task(
         self, model: Recommender | None = None, trains: Trains = None, together: Collection[str] = ()
-    ) -> Task:
+    ) -> LocalTask:
         """A task for the devices, with a thread's own copy of the model."""
-        return Task(model or self.model, self.protocol, self.defence, self.plan, trains, together)
+        return LocalTask(model or self.model, self.protocol, self.defence, self.plan, trains, together)
 
     def fresh(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
         """Weights and optimiser state that devices hold before their first round: all, or those named."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from veilrec.base.params import Scope, part_of
 from veilrec.defence import Defence
-from veilrec.engine.local import Task
+from veilrec.engine.local import LocalTask
 from veilrec.model import Recommender
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema
@@ -25,7 +25,7 @@ READS = "reads"  # what a watch may say of itself: names of an upload that it lo
 STEPS = 16  # events for which a dense model's device counts in a chunk: its step costs the same for all
 
 
-def summed(task: Task, sizes: Iterable[int], read: Collection[str] | None) -> frozenset[str]:
+def summed(task: LocalTask, sizes: Iterable[int], read: Collection[str] | None) -> frozenset[str]:
     """The SHARED weights of which only the sum over devices is needed; `read` are looked at one by one.
 
     Args:

@@ -13,7 +13,7 @@ from veilrec.defence import Defence, loss_of
 from veilrec.model import Device, Recommender
 
 if TYPE_CHECKING:
-    from veilrec.engine.local import Situation, Task
+    from veilrec.engine.local import LocalTask, Situation
 
 __all__ = ["help_along", "helper_stepper", "size"]
 
@@ -32,7 +32,7 @@ def size(model: Recommender) -> int:
 
 
 def help_along(
-    task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
+    task: LocalTask, read: Params, params: Params, state: Params, device: Device, situation: Situation
 ) -> None:
     """The steps of the helper parts before one of the recommender, in the rounds in which they are trained.
 
@@ -49,7 +49,7 @@ def help_along(
 
 
 def _step(
-    task: Task, read: Params, params: Params, state: Params, device: Device, situation: Situation
+    task: LocalTask, read: Params, params: Params, state: Params, device: Device, situation: Situation
 ) -> None:
     """One step of the helpers, with moments."""
     names = task.helpers

@@ -26,11 +26,11 @@ from veilrec.model import Device, Recommender, mapped, overrides
 from veilrec.protocol import Protocol, Trained
 from veilrec.wire.uploads import Letter
 
-__all__ = ["Situation", "Task", "train"]
+__all__ = ["LocalTask", "Situation", "train"]
 
 
 @dataclass(frozen=True)
-class Task:
+class LocalTask:
     """A task: model, protocol, defence and plan of a round, for whoever trains."""
 
     model: Recommender
@@ -110,7 +110,7 @@ class _Course:
         done: How many steps the first device has taken.
     """
 
-    def __init__(self, task: Task, portion: Examples, situation: Situation, own: Params) -> None:
+    def __init__(self, task: LocalTask, portion: Examples, situation: Situation, own: Params) -> None:
         self.task, self.portion, self.situation, self.done = task, portion, situation, 0
         self.params = params = _weights(task, portion, situation.sent, own)
         self.state = {**task.stepper.fresh({n: params[n] for n in task.moving if not task.held_still(n)})}
@@ -160,7 +160,7 @@ class _Course:
         self.params = {n: w.clone(memory_format=torch.contiguous_format) for n, w in after.items()}
 
 
-def train(task: Task, portion: Examples, situation: Situation, own: Params) -> Trained:
+def train(task: LocalTask, portion: Examples, situation: Situation, own: Params) -> Trained:
     """Local training of a chunk of devices; `own` is what they hold, weights and optimiser state."""
     course, narrow = _Course(task, portion, situation, own), task.narrow()
     for epoch in range(task.plan.epochs):
@@ -171,7 +171,7 @@ def train(task: Task, portion: Examples, situation: Situation, own: Params) -> T
     return Trained(course.params, course.gradient, course.state, course.loss)
 
 
-def _weights(task: Task, portion: Examples, sent: Letter, own: Params) -> Params:
+def _weights(task: LocalTask, portion: Examples, sent: Letter, own: Params) -> Params:
     """The stack of weights: what was sent (of item tables the touched rows) and what devices hold.
 
     What all were sent alike is one tensor behind a stack of views until the first step.
@@ -202,7 +202,7 @@ def _read(params: Params, places: Params, active: int, together: Collection[str]
     return read
 
 
-def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: Task) -> None:
+def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, task: LocalTask) -> None:
     """Add a step's share to the gradients of weights that are only measured; of a sum, it is the only one."""
     for name, slope in slopes.items():
         if name in task.together:
@@ -220,7 +220,7 @@ def _measure(gradient: Params, slopes: Params, share: Tensor, places: Params, ta
 
 
 def _slopes(
-    task: Task, read: Params, device: Device, situation: Situation, first: bool, share: Tensor | None
+    task: LocalTask, read: Params, device: Device, situation: Situation, first: bool, share: Tensor | None
 ) -> tuple[Tensor, Params]:
     """``[active]`` losses and the gradient of each weight that moves or is measured."""
     leaves = {n: read[n].requires_grad_() for n in task.moving}
@@ -236,7 +236,7 @@ def _slopes(
     return losses.detach(), named
 
 
-def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
+def _losses(task: LocalTask, params: Params, device: Device, axes: Device) -> Tensor:
     """``[active]``: the model's own batched form where it has one, `vmap` over one device otherwise."""
     batched = overrides(task.model, Recommender, "cohort_loss")
     if batched and not overrides(task.protocol, Protocol, "objective"):
@@ -245,7 +245,7 @@ def _losses(task: Task, params: Params, device: Device, axes: Device) -> Tensor:
 
 
 def _penalties(
-    task: Task, params: Params, device: Device, axes: Device, first: bool, share: Tensor | None
+    task: LocalTask, params: Params, device: Device, axes: Device, first: bool, share: Tensor | None
 ) -> Tensor | float:
     """``[active]`` what a defence adds to the losses, link by link."""
     return sum(
@@ -255,7 +255,7 @@ def _penalties(
     )
 
 
-def _whole(task: Task, link: Defence, params: Params, share: Tensor | None) -> Params:
+def _whole(task: LocalTask, link: Defence, params: Params, share: Tensor | None) -> Params:
     """The weights that a penalty reads; that of a round in a way that leaves its gradient whole.
 
     What is sent adds up the slopes of steps by their `share`. So its slope is divided by that here, but for

@@ -7,7 +7,7 @@ from torch.func import vmap
 
 from veilrec.base.params import Message, Params
 from veilrec.defence import Posting, changed
-from veilrec.engine.local import Situation, Task
+from veilrec.engine.local import LocalTask, Situation
 from veilrec.examples import Examples
 from veilrec.model import Device, bind
 from veilrec.protocol import Trained
@@ -16,7 +16,7 @@ from veilrec.wire.uploads import Posts, Uploads
 __all__ = ["upload"]
 
 
-def upload(task: Task, portion: Examples, situation: Situation, trained: Trained) -> Uploads:
+def upload(task: LocalTask, portion: Examples, situation: Situation, trained: Trained) -> Uploads:
     """Make the uploads of trained devices: packed by the protocol, changed by the defence."""
     device = situation.device(portion.known, situation.keys.fold("upload"), 0)
 
@@ -38,7 +38,9 @@ def upload(task: Task, portion: Examples, situation: Situation, trained: Trained
     return Uploads(portion.cohort, values, posts, trained.loss, sums)
 
 
-def _posts(task: Task, posting: Posting, portion: Examples, situation: Situation, trained: Trained) -> Posts:
+def _posts(
+    task: LocalTask, posting: Posting, portion: Examples, situation: Situation, trained: Trained
+) -> Posts:
     """Make the posts of a chunk's consenting users; of labels they see only those they share."""
     known = portion.known
     shared = {n: torch.where(known.consents[n], label, -1) for n, label in known.attributes.items()}

@@ -58,7 +58,7 @@ class Answer:
     kept: Params
 
 
-Respond = Callable[[local.Task, Chunk, Schema, Schema], Answer]
+Respond = Callable[[local.LocalTask, Chunk, Schema, Schema], Answer]
 """A body: task, chunk, the schema of an upload and that of a post → the answer."""
 
 
@@ -70,14 +70,14 @@ class Failed(Exception):
         self.phase, self.chunk, self.cause = phase, chunk, cause
 
 
-def drawn(task: local.Task, chunk: Chunk) -> Examples:
+def drawn(task: local.LocalTask, chunk: Chunk) -> Examples:
     """Draw the examples that devices read in a round."""
     held = chunk.kept.get(ROW)
     draw = Draw(chunk.clients, chunk.cohort, chunk.keys, task.plan, chunk.letter, held)
     return task.protocol.examples(task.model, draw)
 
 
-def learned(task: local.Task, chunk: Chunk, examples: Examples) -> tuple[Examples, Trained]:
+def learned(task: local.LocalTask, chunk: Chunk, examples: Examples) -> tuple[Examples, Trained]:
     """Devices after their local work; the examples come back with the model's summary of absent rows."""
     situation = local.Situation(chunk.letter, chunk.keys)
     examples, own = private_rows.load(task.model, examples, chunk.kept, chunk.first)
@@ -90,7 +90,7 @@ def learned(task: local.Task, chunk: Chunk, examples: Examples) -> tuple[Example
     return examples, trained
 
 
-def respond(task: local.Task, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
+def respond(task: local.LocalTask, chunk: Chunk, schema: Schema, announced: Schema) -> Answer:
     """The reference body: draw examples, train, upload; nothing here knows other devices.
 
     Raises:

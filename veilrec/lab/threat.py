@@ -85,7 +85,7 @@ class Threat:
         """The share of users that is drawn as known; None where those are known who consent."""
         return None if isinstance(self.known, str) else self.known
 
-    def draw(self, label: Tensor, tags: Tensor, keys: Keys, consents: Tensor | None = None) -> Draw:
+    def draw(self, label: Tensor, tags: Tensor, keys: Keys, consents: Tensor | None = None) -> KnownDraw:
         """Cut the users with a label into known and target ones; `tags` are hashes of their ids.
 
         ``label [users]``: classes with -1 for unknown, or values with NaN. ``consents [users]``: who shares
@@ -106,14 +106,14 @@ class Threat:
             members = (there & (group == name)).nonzero().squeeze(1)
             count = max(1, round(self.share * len(members)))
             known[members[order[members].argsort()[:count]]] = True
-        return Draw(known, there & ~known)
+        return KnownDraw(known, there & ~known)
 
-    def _as_given(self, label: Tensor, there: Tensor, consents: Tensor, keys: Keys) -> Draw:
+    def _as_given(self, label: Tensor, there: Tensor, consents: Tensor, keys: Keys) -> KnownDraw:
         """Known are those who consent; classes are levelled on either side, since nobody may change sides."""
         known, target = there & consents, there & ~consents
         if self.balanced and not label.is_floating_point():
             known, target = (self._levelled(label, side, keys) for side in (known, target))
-        return Draw(known, target)
+        return KnownDraw(known, target)
 
     def _levelled(self, label: Tensor, there: Tensor, keys: Keys) -> Tensor:
         """Choose the users who stay when every class is cut down to the smallest."""
@@ -138,7 +138,7 @@ def known_from(text: str) -> Known | None:
 
 
 @dataclass(frozen=True)
-class Draw:
+class KnownDraw:
     """Users whose label the attacker has, and users whose label it is after; nobody is both.
 
     Attributes:

@@ -15,7 +15,7 @@ from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions, id_hashes, lots
 from veilrec.lab.soundness.columns import places_of
-from veilrec.lab.threat import CONSENTING, Draw, Threat
+from veilrec.lab.threat import CONSENTING, KnownDraw, Threat
 from veilrec.metrics.resampling import weights
 
 __all__ = ["Goal", "People", "Trial", "goals_of", "trial_of"]
@@ -83,7 +83,7 @@ class Trial(NamedTuple):
     """One draw of known and target users for one goal."""
 
     goal: Goal
-    draw: Draw
+    draw: KnownDraw
     task: Task
     inner: list[tuple[Task, Tensor]]  # without a part of the known users; the mask of that part
 
@@ -155,7 +155,7 @@ def trial_of(goal: Goal, threat: Threat, tags: Tensor, seed: int, repeat: int) -
     return Trial(goal, draw, task, inner)
 
 
-def _check_draw(goal: Goal, draw: Draw, threat: Threat) -> None:
+def _check_draw(goal: Goal, draw: KnownDraw, threat: Threat) -> None:
     """Refuse a draw from which nothing can be learned, or in which nobody is left to attack."""
     known, target = goal.label[draw.known], goal.label[draw.target]
     kinds, targets = len(known.unique()), len(target)

@@ -17,7 +17,7 @@ from veilrec.lab import verdict
 from veilrec.lab.components import components
 from veilrec.lab.soundness.copies import Copies
 from veilrec.lab.soundness.shuffled import luck_of_the_best
-from veilrec.lab.threat import Draw, Threat
+from veilrec.lab.threat import KnownDraw, Threat
 from veilrec.lab.trials import FEWEST, Goal, People, Trial
 from veilrec.lab.verdict import TrialAnswer, Tried
 
@@ -74,7 +74,7 @@ def without(trial: Trial, copies: Copies) -> Trial:
     """The same draw without targets, and without held-out known users, of whom a copy is known."""
     known = copies.beside(trial.draw.known)
     inner = [(task, held & ~known) for task, held in trial.inner]
-    return trial._replace(draw=Draw(trial.draw.known, trial.draw.target & ~known), inner=inner)
+    return trial._replace(draw=KnownDraw(trial.draw.known, trial.draw.target & ~known), inner=inner)
 
 
 def leaves_out(trials: Sequence[Trial], fewer: Sequence[Trial]) -> bool:

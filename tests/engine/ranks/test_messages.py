@@ -70,5 +70,5 @@ def test_ranks_share_the_gpus_of_their_machine(device: str, place: int, count: i
 
 def test_a_job_without_torchrun_works_where_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(os.environ, "TORCHELASTIC_RUN_ID", raising=False)
-    with work.sharing(work.Job(device="cuda")) as job:
+    with work.sharing(work.RunOptions(device="cuda")) as job:
         assert job.device == "cuda"

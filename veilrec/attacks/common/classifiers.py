@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from veilrec.attacks.common.estimators import Discriminant, Floor, Quadratic, Radial, Scaled, Tuned
-from veilrec.attacks.common.jobs import FAMILIES, Classifier, Job, Shape, answers, stages
+from veilrec.attacks.common.jobs import FAMILIES, Classifier, Job, Sizes, answers, stages
 from veilrec.attacks.common.perceptron import Perceptron
 from veilrec.errors import BadInput, nearest
 
-__all__ = ["CLASSIFIERS", "FAMILIES", "Classifier", "Job", "Shape", "fit_predict", "staged"]
+__all__ = ["CLASSIFIERS", "FAMILIES", "Classifier", "Job", "Sizes", "fit_predict", "staged"]
 
 
 def fit_predict(
@@ -61,11 +61,11 @@ def _find(name: str, features: Tensor) -> Classifier:
 # scikit-learn is imported where it is first wanted, because that takes a second.
 
 
-def _mlp(shape: Shape) -> Any:
+def _mlp(shape: Sizes) -> Any:
     return Perceptron(values=not shape.classes, random_state=shape.seed)
 
 
-def _logistic(shape: Shape) -> Any:
+def _logistic(shape: Sizes) -> Any:
     from sklearn.linear_model import LogisticRegression, RidgeCV
 
     if not shape.classes:
@@ -75,30 +75,30 @@ def _logistic(shape: Shape) -> Any:
     return Scaled(Tuned(strengths, random_state=shape.seed))
 
 
-def _lda(shape: Shape) -> Any:
+def _lda(shape: Sizes) -> Any:
     strengths = [Discriminant(shrinkage) for shrinkage in (0.9, 0.5, 0.2, 0.05, 0.01)]
     return Scaled(Tuned(strengths, random_state=shape.seed))
 
 
-def _qda(shape: Shape) -> Any:
+def _qda(shape: Sizes) -> Any:
     spheres = [Quadratic(sphere) for sphere in (1.0, 0.1, 0.01)]
     return Scaled(Tuned(spheres, random_state=shape.seed))
 
 
-def _tree(shape: Shape) -> Any:
+def _tree(shape: Sizes) -> Any:
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if shape.classes else DecisionTreeRegressor
     return kind(max_depth=8, min_samples_leaf=5, random_state=shape.seed)
 
 
-def _svc(shape: Shape) -> Any:
+def _svc(shape: Sizes) -> Any:
     from sklearn.svm import SVC, SVR
 
     return Scaled(SVC(random_state=shape.seed) if shape.classes else SVR(), values=not shape.classes)
 
 
-def _knn(shape: Shape) -> Any:
+def _knn(shape: Sizes) -> Any:
     from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
     kind = KNeighborsClassifier if shape.classes else KNeighborsRegressor
@@ -106,14 +106,14 @@ def _knn(shape: Shape) -> Any:
     return Scaled(kind(near, weights="distance", n_jobs=1), values=not shape.classes)
 
 
-def _forest(shape: Shape) -> Any:
+def _forest(shape: Sizes) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     kind = RandomForestClassifier if shape.classes else RandomForestRegressor
     return kind(200, min_samples_leaf=3, max_features="sqrt", n_jobs=1, random_state=shape.seed)
 
 
-def _boosting(shape: Shape) -> Any:
+def _boosting(shape: Sizes) -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     kind = HistGradientBoostingClassifier if shape.classes else HistGradientBoostingRegressor
@@ -128,7 +128,7 @@ def _boosting(shape: Shape) -> Any:
     )
 
 
-def _xgboost(shape: Shape, **settings: Any) -> Any:
+def _xgboost(shape: Sizes, **settings: Any) -> Any:
     try:
         from xgboost import XGBClassifier, XGBRegressor
     except ModuleNotFoundError as error:
@@ -139,14 +139,14 @@ def _xgboost(shape: Shape, **settings: Any) -> Any:
     return kind(n_jobs=1, random_state=shape.seed, **settings)
 
 
-def _floor(kind: Literal["majority", "random", "uniform"]) -> Callable[[Shape], Any]:
+def _floor(kind: Literal["majority", "random", "uniform"]) -> Callable[[Sizes], Any]:
     return lambda shape: Floor(kind, random_state=shape.seed)
 
 
 # As the papers have them; what a paper leaves open is named.
 
 
-def _mlp_pard(shape: Shape) -> Any:
+def _mlp_pard(shape: Sizes) -> Any:
     """Three shapes, one for each attribute of its authors' code, told apart by the number of classes.
 
     The binary one ends there in one sigmoid; two outputs under a softmax say the same. Its second dropout
@@ -162,36 +162,36 @@ def _mlp_pard(shape: Shape) -> Any:
     return Perceptron(**layers, **trained, random_state=shape.seed)
 
 
-def _mlp_apm(shape: Shape) -> Any:
+def _mlp_apm(shape: Sizes) -> Any:
     """The paper gives the layers; optimiser, epochs, batch and scaling are ours."""
     return Perceptron((100, 30), rate=1e-3, decay=0.0, batch=32, random_state=shape.seed)
 
 
-def _tree_apm(shape: Shape) -> Any:
+def _tree_apm(shape: Sizes) -> Any:
     """The paper names the kind alone: scikit-learn's defaults, on columns as they are; so the next two."""
     from sklearn.tree import DecisionTreeClassifier
 
     return DecisionTreeClassifier(random_state=shape.seed)
 
 
-def _svc_apm(shape: Shape) -> Any:
+def _svc_apm(shape: Sizes) -> Any:
     from sklearn.svm import SVC
 
     return Radial(SVC(kernel="precomputed", random_state=shape.seed))
 
 
-def _knn_apm(shape: Shape) -> Any:
+def _knn_apm(shape: Sizes) -> Any:
     from sklearn.neighbors import KNeighborsClassifier
 
     return KNeighborsClassifier(min(5, shape.rows))  # 5 is the default; there must be as many
 
 
-def _mlp_aegis(shape: Shape) -> Any:
+def _mlp_aegis(shape: Sizes) -> Any:
     """The paper says three layers; all else is ours."""
     return Perceptron((128, 64), rate=1e-3, decay=0.0, batch=128, epochs=200, random_state=shape.seed)
 
 
-def _mlp_fedau2(shape: Shape) -> Any:
+def _mlp_fedau2(shape: Sizes) -> Any:
     from sklearn.neural_network import MLPClassifier
 
     return MLPClassifier((100,), alpha=1.0, learning_rate_init=0.1, max_iter=500, random_state=shape.seed)

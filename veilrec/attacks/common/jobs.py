@@ -20,7 +20,7 @@ from veilrec.attacks.common.perceptron import Perceptron, alike, learn
 from veilrec.engine.workers import Workers, workers
 from veilrec.errors import BadInput
 
-__all__ = ["FAMILIES", "Classifier", "Job", "Shape", "answers", "stages"]
+__all__ = ["FAMILIES", "Classifier", "Job", "Sizes", "answers", "stages"]
 
 FAMILIES = ("neural", "linear", "quadratic", "tree", "kernel", "neighbours", "forest", "boosting", "floor")
 BLOCK = 1 << 25  # values that an attacker is asked about at a time: 256 MB in float64
@@ -45,7 +45,7 @@ class Job(NamedTuple):
     seed: int = 0
 
 
-class Shape(NamedTuple):
+class Sizes(NamedTuple):
     """The sizes an attacker is built for: rows to learn from, columns, classes (0 for values), and a seed."""
 
     rows: int
@@ -65,8 +65,8 @@ class Classifier:
     """
 
     family: str
-    classes: Callable[[Shape], Any]
-    values: Callable[[Shape], Any] | None = None
+    classes: Callable[[Sizes], Any]
+    values: Callable[[Sizes], Any] | None = None
 
 
 def answers(entry: Classifier, features: Tensor, jobs: Sequence[Job], threads: int) -> list[Tensor]:
@@ -102,7 +102,7 @@ def _make(entry: Classifier, features: Tensor, job: Job) -> Any:
         raise BadInput("threat.known", "there is no user to learn from", "let more users be known")
     if len(job.label.unique()) == 1:
         return None
-    return make(Shape(len(job.rows), features.shape[1], job.classes, job.seed % 2**32))
+    return make(Sizes(len(job.rows), features.shape[1], job.classes, job.seed % 2**32))
 
 
 def _at_once(features: Tensor) -> int:

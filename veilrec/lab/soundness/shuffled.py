@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys
-from veilrec.lab.threat import Draw
+from veilrec.lab.threat import KnownDraw
 from veilrec.metrics.resampling import distances
 
 __all__ = ["likeness", "luck_of_the_best", "together"]
@@ -24,14 +24,14 @@ __all__ = ["likeness", "luck_of_the_best", "together"]
 MOST = 99  # deals for an oracle, who chooses among many stages in each
 
 
-def together(draws: Sequence[Draw], luck: Sequence[Tensor]) -> Tensor:
+def together(draws: Sequence[KnownDraw], luck: Sequence[Tensor]) -> Tensor:
     """``[deals]`` the mean over draws of how far above chance each deal is, wider the more alike they are."""
     fewest = min(len(one) for one in luck)
     several = torch.stack([one[:fewest] for one in luck]).mean(0)
     return several * math.sqrt(1 + (len(draws) - 1) * likeness(draws))
 
 
-def likeness(draws: Sequence[Draw]) -> float:
+def likeness(draws: Sequence[KnownDraw]) -> float:
     """The correlation of the luck of two draws, mean over all pairs of draws; 0 of a single one.
 
     What an attacker gets right by luck is a sum over pairs of a known user and a target: the correlation is
