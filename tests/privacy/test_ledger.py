@@ -6,18 +6,20 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import dp_accounting
 import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
-from torch import Tensor
 
 from tests.forking import Showing
+from tests.node.asking import Asking
 from tests.worlds import checkerboard, federation, phones, run
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Rows
+from veilrec.base.plan import Plan
 from veilrec.defence import Defence, chain
 from veilrec.defences.apm import APM
 from veilrec.defences.gaussian import Gaussian
@@ -25,16 +27,15 @@ from veilrec.defences.laplace import Laplace
 from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.errors import BadInput
-from veilrec.model import Device, Recommender
+from veilrec.experiment import Experiment
+from veilrec.model import Device
 from veilrec.models.fedmf import FedMF
 from veilrec.models.fedncf import FedNCF
 from veilrec.privacy.accounting import LIMIT, Charge, spend
 from veilrec.privacy.ledger import Ledger
 from veilrec.privacy.mechanism import DELTA, Mechanism, exact
-from veilrec.protocol import Server, Shape, State
-from veilrec.protocols.fedavg import Averaging, FedAvg
+from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
-from veilrec.wire.codec import Schema, Spec
 from veilrec.wire.uploads import Exchange, Letter, Uploads
 
 HALF = Fraction(1, 2)
@@ -441,36 +442,8 @@ def test_in_a_chain_the_noise_counts_whose_whole_upload_costs_least() -> None:
     assert Ledger([per_value, together], 1).counted == [together]
 
 
-@dataclass(frozen=True)
-class Asking(FedAvg):
-    """Devices ask with their vector, with noise or without."""
-
-    noise: bool = True
-    uploads: str = "asked"
-
-    def query(self, model: Recommender, device: Device) -> Message:
-        vector = model.represent(device.batch)
-        return {self.uploads: vector + device.keys.fold("asked").laplace(*vector.shape) * self.noise}
-
-    def query_schema(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Schema:
-        return {self.uploads: Spec((1, model.dim), dtype)}
-
-    def declares(self, model: Recommender) -> tuple[Mechanism, ...]:
-        return (laplace("asked", "1", model.dim),) if self.noise else ()
-
-    def make_server(self, shape: Shape) -> Server:
-        return Answering(self, shape)
-
-
-class Answering(Averaging):
-    def scores(self, state: State, query: Message, items: Tensor | None) -> Tensor:
-        assert isinstance(query["asked"], Tensor)
-        score = query["asked"] @ state.server["item"].T
-        return score if items is None else score.gather(2, items)
-
-
 def test_a_question_is_charged_for_by_itself() -> None:
-    """Not once an upload: how often people ask is not known, and what one question costs is said."""
+    """Not once an upload: how often people ask their devices know, and what one question costs is said."""
     plain, asking = (
         federation(phones(checkerboard()), FedMF(24, dim=4), protocol, Laplace(scale=0.1), rounds=3)
         for protocol in (FedAvg(), Asking())
@@ -478,19 +451,60 @@ def test_a_question_is_charged_for_by_itself() -> None:
     told = []
     for fed in (plain, asking):
         ledger = Ledger.of(fed)
-        state = run(fed, 3, watch=[ledger])
-        before = ledger.summary()
-        fed.evaluate(state)
-        assert ledger.summary() == before
+        run(fed, 3, watch=[ledger])
         assert ledger.guarantee
-        told.append(before)
+        told.append(ledger.summary())
     assert told[0]["composed"] == told[1]["composed"]
     assert told[0]["per_upload"] == told[1]["per_upload"]
     assert "per_question" not in told[0]
     assert told[1]["per_question"] == {"epsilon": 4.0, "delta": 0.0}
     assert "each question for recommendations 4 more" in told[1]["statement"]
-    assert any("how often users ask" in note for note in told[1]["notes"])
+    assert any("only their own devices count" in note for note in told[1]["notes"])
     assert not any("noise on noise" in note for note in told[1]["notes"])
+
+
+def test_looks_at_held_out_items_are_questions_too() -> None:
+    """Whoever has a held-out item asks once at each look; what is asked is not charged to the uploads."""
+    fed = federation(phones(checkerboard()), FedMF(24, dim=4), Asking(), Laplace(scale=0.1), rounds=3)
+    ledger, other = Ledger.of(fed), Ledger.of(fed)
+    run(fed, 3, watch=[ledger])
+    before = ledger.summary()
+    held = fed.clients.validation.clone()
+    held[5] = -1
+    for _ in range(2):
+        ledger.look(held)
+    ledger.look(fed.clients.test)
+    after = ledger.summary()
+    assert ledger.asked.tolist() == [3] * 5 + [1] + [3] * 18
+    assert after["composed"] == before["composed"]
+    assert after["questions"]["asked"] == {"max": 3, "mean": (23 * 3 + 1) / 24}
+    assert 11 < after["questions"]["epsilon"]["max"] == after["questions"]["epsilon"]["median"] < 12  # at δ
+    assert "4 more, 11.96 for the 3 that one user asked" in after["statement"]
+    other.restore(ledger.state())
+    assert other.summary() == after
+    other.merge(ledger.state())
+    assert other.asked.tolist() == [6] * 5 + [2] + [6] * 18
+    sent, both = ledger.spent()[0].epsilon, ledger.spent("both")[0].epsilon
+    assert sent + 11 < both <= sent + 12
+
+
+def test_a_ledger_of_before_questions_were_counted_is_taken_up() -> None:
+    fed = federation(phones(checkerboard()), FedMF(24, dim=4), Asking(), Laplace(scale=0.1), rounds=3)
+    ledger = Ledger.of(fed)
+    ledger.restore({name: value for name, value in ledger.state().items() if name != "asked"})
+    assert ledger.asked.tolist() == [0] * 24
+
+
+def test_a_run_counts_the_questions_of_its_looks() -> None:
+    """One for each look at the validation items, and one for the test."""
+    made = Experiment(
+        checkerboard(),
+        partial(FedMF, dim=4),
+        Asking(),
+        Laplace(scale=0.1),
+        Plan(rounds=5, evaluate_every=2, workers=1),
+    )
+    assert made.run().ledger["questions"]["asked"] == {"max": 4, "mean": 4.0}
 
 
 def test_a_question_without_noise_voids_the_guarantee() -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from veilrec.base.params import Params
 from veilrec.defence import Defence
+from veilrec.engine.fleet import Fleet
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
 from veilrec.privacy.accounting import Charge, Spent, spend
-from veilrec.privacy.mechanism import Mechanism, gaussian_epsilon
+from veilrec.privacy.mechanism import Mechanism, counted
 from veilrec.privacy.statement import lacks, tell
 from veilrec.protocol import Protocol, State
 from veilrec.rounds import Federation
@@ -27,7 +28,8 @@ __all__ = ["Ledger", "check"]
 class Ledger:
     """Counts what each client has sent under noise; give it to `Federation.rounds` as a watch.
 
-    A client that holds several users spends for all of them: its upload is theirs.
+    A client that holds several users spends for all of them: its upload is theirs. In a simulation the
+    questions are those of looks at held-out items.
 
     Attributes:
         declared: What the defence says of its noise.
@@ -42,6 +44,8 @@ class Ledger:
         uploads: ``[clients]`` uploads so far.
         units: ``[clients, charges]`` units so far: coordinates, or uploads where norms are clipped.
         largest: ``[charges]`` the most units of each that one upload held.
+        asked: ``[clients]`` questions so far, where the server scores.
+        secret: Whether the noise is the operating system's, as on a real device.
     """
 
     tag = "ledger"
@@ -58,19 +62,22 @@ class Ledger:
         counts: Sequence[str] = (),
         asks: Sequence[str] = (),
         budget: float = 0.0,
+        secret: bool = False,
     ) -> None:
         self.declared, self.bare, self.loose = tuple(declared), tuple(bare), tuple(loose)
         self.asks = tuple(asks)
         self.posts, self.counts, self.budget = tuple(posts), tuple(counts), budget
-        self.counted = _counted([m for m in self.declared if m.name not in self.asks])
+        self.counted = counted([m for m in self.declared if m.name not in self.asks])
         self.charges = tuple(dict.fromkeys(_charge(m) for m in self.counted))
         self.uploads = torch.zeros(n_clients, dtype=torch.int64)
         self.units = torch.zeros(n_clients, len(self.charges), dtype=torch.int64)
         self.largest = torch.zeros(len(self.charges), dtype=torch.int64)
+        self.asked = torch.zeros(n_clients, dtype=torch.int64)
+        self.secret = secret
 
     @classmethod
-    def of(cls, federation: Federation) -> Ledger:
-        """The ledger of a federation before its first round.
+    def of(cls, federation: Federation | Fleet) -> Ledger:
+        """The ledger of a federation, or of its devices' side alone, before the first round.
 
         Raises:
             BadInput: Where the defence does not fit the protocol, or a budget bounds nothing.
@@ -90,6 +97,7 @@ class Ledger:
             counts=counts,
             asks=tuple(protocol.query_schema(model)),
             budget=federation.plan.budget,
+            secret=all(link.secret for link in defence.links),
         )
         if ledger.budget and not ledger.guarantee:
             what = f"no ε bounds an upload: {lacks(ledger)}"
@@ -119,17 +127,34 @@ class Ledger:
         """Whether everybody sampled for the next round, or the first, stays within the budget."""
         return not self.budget or all(spent.within(self.budget) for spent in self._after(federation, state))
 
-    def spent(self) -> list[Spent]:
+    def look(self, held: Tensor) -> None:
+        """Count a look at held-out items ``[clients, seats]``: who has any asks for recommendations once."""
+        if self.asks:
+            self.asked = self.asked + (held >= 0).any(1).cpu()
+
+    def spent(self, on: Literal["uploads", "questions", "both"] = "uploads") -> list[Spent]:
         """The ε that each client has spent."""
-        return spend(self.charges, self.units.tolist(), alike=self.alike)
+        (charges, one), units = self._question, self.units.tolist()
+        if on == "uploads" or (on == "both" and not charges):
+            return spend(self.charges, units, alike=self.alike)
+        asked = [[n * unit for unit in one] for n in self.asked.tolist()]
+        if on == "questions":
+            return spend(charges, asked, alike=True)
+        both = [[*sent, *more] for sent, more in zip(units, asked, strict=True)]
+        return spend((*self.charges, *charges), both, alike=self.alike)
 
     @cached_property
     def question(self) -> Spent | None:
         """What each question for recommendations costs beside the uploads; None where none has noise."""
+        charges, units = self._question
+        return spend(charges, [units])[0] if charges else None
+
+    @cached_property
+    def _question(self) -> tuple[tuple[Charge, ...], list[int]]:
+        """The charges of a question, and its units of each."""
         asking = Ledger([m for m in self.declared if m.name in self.asks], 1)
         whole = {m.name: torch.tensor([m.table]) for m in asking.counted if m.table is not None}
-        units = asking._units(1, whole).tolist()
-        return spend(asking.charges, units)[0] if asking.charges else None
+        return asking.charges, asking._units(1, whole)[0].tolist()
 
     def summary(self) -> dict[str, Any]:
         """All of it as `result.json` holds it."""
@@ -138,19 +163,23 @@ class Ledger:
     def merge(self, other: Params) -> None:
         """Add what another ledger, of other clients, has in its `state`."""
         self.uploads = self.uploads + other["uploads"]
+        if self.asks:
+            self.asked = self.asked + other["asked"]
         if self.charges:
             self.units = self.units + other["units"]
             self.largest = torch.maximum(self.largest, other["largest"])
 
     def state(self) -> Params:
         """All counters as tensors, for checkpoints between two rounds."""
-        if not self.charges:
-            return {"uploads": self.uploads}
-        return {"uploads": self.uploads, "units": self.units, "largest": self.largest}
+        asked = {"asked": self.asked} if self.asks else {}
+        units = {"units": self.units, "largest": self.largest} if self.charges else {}
+        return {"uploads": self.uploads, **asked, **units}
 
     def restore(self, state: Params) -> None:
         """The reverse of `state`."""
         self.uploads = state["uploads"].clone()
+        if "asked" in state:  # not in that of a run which began before questions were counted
+            self.asked = state["asked"].clone()
         if self.charges:
             self.units, self.largest = state["units"].clone(), state["largest"].clone()
 
@@ -203,29 +232,6 @@ def check(federation: Federation) -> None:
         raise BadInput("plan.budget", what, "give more, or send less under more noise")
 
 
-def _counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
-    """Keep of several noises on a weight the one whose upload costs least: no other undoes its guarantee.
-
-    Those after it work on its output, those before it on its input, and it clips whatever comes in.
-    """
-    best: dict[str, Mechanism] = {}
-    for mechanism in declared:
-        known = best.get(mechanism.name)
-        if known is None or _cost(mechanism) < _cost(known):
-            best[mechanism.name] = mechanism
-    return list(best.values())
-
-
-def _cost(mechanism: Mechanism) -> float:
-    """ε of all values of an upload under a name; a norm bounds them together, and is charged once."""
-    if mechanism.by == "norm":
-        return mechanism.epsilon
-    if mechanism.kind != "gaussian":
-        return mechanism.epsilon * mechanism.coordinates
-    whole = float(mechanism.ratio) * mechanism.coordinates**0.5
-    return float(gaussian_epsilon(torch.tensor([whole]))[0])
-
-
 def _is_count(spec: Spec) -> bool:
     """Whether an entry is one whole number: more of them, or a fraction, could say anything."""
     whole = not (spec.dtype.is_floating_point or spec.dtype.is_complex)
@@ -252,7 +258,7 @@ def _loose(defence: Defence, model: Recommender, protocol: Protocol) -> list[str
     return names
 
 
-def _posts(federation: Federation) -> Sequence[str]:
+def _posts(federation: Federation | Fleet) -> Sequence[str]:
     """The names that are posted without noise, where somebody may post."""
     posting = federation.defence.posts(federation.model)
     if posting is None or not bool(posting.willing(federation.clients.consents).any()):

@@ -7,6 +7,7 @@ before anything runs, on devices that have no accountant, and a ledger asks for 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from veilrec.base.params import part_of
 
-__all__ = ["DELTA", "Law", "Mechanism", "exact", "gaussian_epsilon", "gaussian_ratio"]
+__all__ = ["DELTA", "Law", "Mechanism", "counted", "exact", "gaussian_epsilon", "gaussian_ratio"]
 
 DELTA = 1e-5  # of every (ε, δ) that is not pure
 HALVINGS = 100  # of an interval: float64 has no more to give
@@ -78,6 +79,29 @@ class Mechanism:
         if self.kind != "gaussian":
             return float(self.ratio)
         return float(gaussian_epsilon(torch.tensor([float(self.ratio)], dtype=torch.float64)))
+
+
+def counted(declared: Sequence[Mechanism]) -> list[Mechanism]:
+    """Keep of several noises on a weight the one whose upload costs least: no other undoes its guarantee.
+
+    Those after it work on its output, those before it on its input, and it clips whatever comes in.
+    """
+    best: dict[str, Mechanism] = {}
+    for mechanism in declared:
+        known = best.get(mechanism.name)
+        if known is None or _cost(mechanism) < _cost(known):
+            best[mechanism.name] = mechanism
+    return list(best.values())
+
+
+def _cost(mechanism: Mechanism) -> float:
+    """ε of all values of an upload under a name; a norm bounds them together, and is charged once."""
+    if mechanism.by == "norm":
+        return mechanism.epsilon
+    if mechanism.kind != "gaussian":
+        return mechanism.epsilon * mechanism.coordinates
+    whole = float(mechanism.ratio) * mechanism.coordinates**0.5
+    return float(gaussian_epsilon(torch.tensor([whole]))[0])
 
 
 def exact(number: float) -> Fraction:

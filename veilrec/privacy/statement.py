@@ -24,14 +24,16 @@ BASIC = (
     "ε holds for the values of uploads, whatever any two devices hold",
     "ε per coordinate is not ε of an upload: all coordinates of an upload may change at once",
     "sampling of users amplifies nothing: the server sees each upload by itself",
-    "looks at held-out items and the probe round of attacks are not counted",
-    SEEDED,
 )
 COUNTED = "numbers of examples are in the clear: the server weighs uploads by them"
 TOUCHED = "the set of touched rows is in the clear: noise is on the rows that are sent"
 TWICE = "noise on noise: each alone would hold, since what follows is post-processing; the smaller ε counts"
 EPOCHS = "noise after every local epoch: the last one counts, what went before it is its input"
-ASKED = "how often users ask for recommendations is not counted: looks at held-out items only simulate it"
+LOOKS = "looks at held-out items and the probe round of attacks are not counted"
+ASKED = (
+    "questions of looks at held-out items are counted, beside the uploads, and not those of the probe round; "
+    "how often people ask for recommendations only their own devices count"
+)
 POSTED = "what consenting users post is in the clear"
 FINITE = "noise is made of finitely many bits: where λ is above the clip, the ε of a value may be 0.01 more"
 
@@ -77,9 +79,19 @@ def lacks(ledger: Ledger) -> str:
 
 
 def _question(ledger: Ledger) -> dict[str, Any]:
-    """What a question for recommendations costs, where devices ask under noise."""
+    """What a question for recommendations costs, where devices ask under noise, and what all of them do."""
     one = ledger.question
-    return {} if one is None else {"per_question": {"epsilon": float(one.epsilon), "delta": one.delta}}
+    if one is None:
+        return {}
+    found: dict[str, Any] = {"per_question": {"epsilon": float(one.epsilon), "delta": one.delta}}
+    if asked := [n for n in ledger.asked.tolist() if n]:
+        spent = [each for each, n in zip(ledger.spent("questions"), ledger.asked.tolist(), strict=True) if n]
+        found["questions"] = {
+            "asked": {"max": max(asked), "mean": sum(asked) / len(asked)},
+            "epsilon": _distribution([Fraction(each.epsilon) for each in spent]),
+            "delta": max(each.delta for each in spent),
+        }
+    return found
 
 
 def _distribution(epsilons: Sequence[Fraction]) -> dict[str, float]:
@@ -97,12 +109,21 @@ def _statement(ledger: Ledger, upload: Spent, composed: dict[str, Any]) -> str:
         f"{epsilon(most)} over the run ({uploads} uploads of a user)"
     )
     told += f", at δ = {composed['delta']:g}" if composed["delta"] else ""
-    asked = ledger.question
-    told += f"; each question for recommendations {epsilon(float(asked.epsilon))} more" if asked else ""
+    told += _asked(ledger)
     if not ledger.guarantee:
         return f"{NOTHING}: {lacks(ledger)}; what is under noise: {told}"
     weak = "; an ε this large rules nothing out by itself" if upload.epsilon > TOO_MUCH else ""
     return f"values are differentially private: {told}{weak}"
+
+
+def _asked(ledger: Ledger) -> str:
+    """The end of the sentence: what questions cost beside the uploads."""
+    told, found = "", _question(ledger)
+    if one := found.get("per_question"):
+        told = f"; each question for recommendations {epsilon(one['epsilon'])} more"
+    if every := found.get("questions"):
+        told += f", {epsilon(every['epsilon']['max'])} for the {every['asked']['max']} that one user asked"
+    return told
 
 
 def _mechanisms(ledger: Ledger) -> list[dict[str, Any]]:
@@ -131,10 +152,11 @@ def _notes(ledger: Ledger) -> list[str]:
     epochs = any(m.every == "epoch" for m in ledger.counted)
     finite = any(m.kind == "laplace" and m.scale > m.clip for m in ledger.counted)
     told = {TOUCHED: touched, TWICE: twice, EPOCHS: epochs, POSTED: bool(ledger.posts), FINITE: finite}
-    told[COUNTED], told[ASKED] = "examples" in ledger.counts, bool(ledger.asks)
+    told[COUNTED] = "examples" in ledger.counts
     if others := [name for name in ledger.counts if name != "examples"]:
         told[f"counts are in the clear: {', '.join(others)}"] = True
-    return [*(note for note, holds in told.items() if holds), *BASIC]
+    simulated = () if ledger.secret else (ASKED if ledger.asks else LOOKS, SEEDED)
+    return [*(note for note, holds in told.items() if holds), *BASIC, *simulated]
 
 
 def _how(spent: Sequence[Spent]) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from veilrec.base.files import digest
 from veilrec.base.params import part_of
@@ -16,6 +16,7 @@ from veilrec.eraser import Eraser
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
 from veilrec.privacy.disclosure import disclosures
+from veilrec.privacy.ledger import Ledger
 from veilrec.protocol import State
 from veilrec.result import Result, Utility
 from veilrec.rounds import Federation
@@ -67,8 +68,8 @@ class Session:
         selected, row = state.round, training.rows[state.round - 1]
         if self.erasers:
             state, row = self._erased(state), {}  # what validation said before no longer holds
-        scored = self.federation.evaluate(state, "test")
-        utility = self._utility(state, scored, row)
+        scored = self._look(state, "test", training.ledger)
+        utility = self._utility(state, scored, row, training.ledger)
         tested = time.perf_counter()
         self.progress("write", 0, 1, None)
         files = self._write(state, scored, training.recorder, rounds)
@@ -136,12 +137,18 @@ class Session:
         found = disclosures(fed.model, fed.protocol, fed.defence, fed.plan.dtype, fed.plan.forwards)
         return [one.told() for one in found]
 
-    def _utility(self, state: State, scored: Scored, row: Mapping[str, float]) -> Utility:
+    def _look(self, state: State, which: Literal["validation", "test"], ledger: Ledger) -> Scored:
+        """Per-user metrics; devices whose server scores have asked it once more."""
+        clients = self.federation.clients
+        ledger.look(clients.test if which == "test" else clients.validation)
+        return self.federation.evaluate(state, which)
+
+    def _utility(self, state: State, scored: Scored, row: Mapping[str, float], ledger: Ledger) -> Utility:
         """The selected state beside popularity, and what validation said of it."""
         fed = self.federation
         validation = {name: row[name] for name in scored.means() if name in row}
         if not validation and fed.fleet.validates:
-            validation = fed.evaluate(state, "validation").means()
+            validation = self._look(state, "validation", ledger).means()
         return replace(beside_popularity(fed, scored, fed.evaluation), validation=validation)
 
     def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:

@@ -144,6 +144,8 @@ class Training:
     def _finish(self, state: State, row: dict[str, Any]) -> None:
         """After each round: write down what it brought, and see whether to go on."""
         looked = self.selection.metric in row
+        if looked:
+            self.ledger.look(self.federation.clients.validation)
         row |= self.traffic.finish()
         self.recorder.finish()
         found = self.along.look(self.federation, state) if looked and self.along else {}
