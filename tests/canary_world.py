@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from tests.canary import Canaries, Found
-from veilrec import node
 from veilrec.base.keys import Keys
 from veilrec.base.params import Message, Params, Scope
 from veilrec.engine import in_process
@@ -23,6 +22,7 @@ from veilrec.engine.local import LocalTask
 from veilrec.engine.respond import Answer, Chunk, respond
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
+from veilrec.node import device
 from veilrec.wire import codec
 from veilrec.wire.uploads import Letter
 
@@ -163,7 +163,7 @@ def spying(canaries: Canaries, spares: Sequence[int] = (), apart: Sequence[str] 
         spy.see(task.model, chunk.letter, before, answer)
         return answer
 
-    with patch.object(in_process, "respond", seen), patch.object(node, "respond", seen):
+    with patch.object(in_process, "respond", seen), patch.object(device, "respond", seen):
         yield spy
 
 

@@ -27,7 +27,7 @@ PAGES = [
     *sorted((ROOT / "papers").glob("*/README.md")),
 ]
 YOURS = {"blur.py", "level.py", "my_defence.py", "vote.py"}  # files that a page tells its reader to write
-ELSEWHERE = ("veilrec/node.py", "benchmarks/", "tests/conftest.py")  # programs with options of their own
+ELSEWHERE = ("veilrec/node/", "benchmarks/", "tests/conftest.py")  # programs with options of their own
 SPAN, BLOCK = re.compile(r"`veilrec ([a-z]+)([^`#]*)`"), re.compile(r"```bash\n(.*?)```", re.DOTALL)
 LINE = re.compile(r"^ *veilrec ([a-z]+)([^\n#]*)", re.MULTILINE)
 SETTING = re.compile(r"`(plan|evaluation|record|threat|data|protocol)\.(?!py\b)([a-z_]+)\b(?!\.py)")

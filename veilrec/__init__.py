@@ -19,7 +19,6 @@ of the line; along the line:
     attack          what is guessed about users from what the server saw
     result          all that a run says about itself
     experiment      the parts of a run, put together
-    node            one device in a process of its own
     errors          the errors for users, with their exit codes
     __main__        ``python -m veilrec``
 

@@ -13,6 +13,7 @@ __all__ = [
     "ClientFailed",
     "Corrupted",
     "Elsewhere",
+    "Exhausted",
     "Interrupted",
     "Lost",
     "NoMemory",
@@ -65,6 +66,12 @@ class NoMemory(VeilrecError):
 
     def __init__(self, where: str = "") -> None:
         super().__init__(f"{where}out of memory; end what else runs there, {FEWER}")
+
+
+class Exhausted(VeilrecError):
+    """A budget of privacy that does not pay for one thing more: of this device nothing leaves."""
+
+    code = 3
 
 
 class Elsewhere(VeilrecError):

@@ -15,6 +15,7 @@ from veilrec.errors import Interrupted
 from veilrec.protocol import State
 from veilrec.recipe import Recipe
 from veilrec.rounds import Federation
+from veilrec.wire.codec import Schema
 
 __all__ = ["RECIPE", "Stock"]
 
@@ -45,6 +46,7 @@ ks = [5, 10]
 last = 1
 """
 LETTERS = 'defence = [{name = "laplace", scale = 0.05}]'
+POSTING = 'defence = [{name = "pard", attributes = ["gender"], head = [4]}]'
 
 
 class Stock:
@@ -82,6 +84,21 @@ class Stock:
         engine, state = self._federation
         return node.letter(engine, replace(state, round=round), CLIENT, **notes)
 
+    def poster(self, target: Path) -> Path:
+        """The store of a device that has answered no round; its user posts, where others do."""
+        shutil.copytree(self._poster, target, symlinks=True)
+        return target
+
+    def letter_to_poster(self, round: int = 0) -> bytes:
+        """What the server sends to the device of `poster`, before anybody has posted."""
+        engine, state, client = self._posting
+        return node.letter(engine, replace(state, round=round), client)
+
+    @property
+    def posts(self) -> Schema:
+        """What one user may post there."""
+        return self._posting[0].fleet.announced
+
     @cached_property
     def _run(self) -> Path:
         place, recipe = self.folder / "run", self._loaded()
@@ -111,6 +128,18 @@ class Stock:
         place = self.folder / "store"
         if not place.exists():
             node.provision(self._federation[0], CLIENT, self._loaded(LETTERS).toml(), place)
+        return place
+
+    @cached_property
+    def _posting(self) -> tuple[Federation, State, int]:
+        engine = self._loaded(POSTING).experiment().federation()
+        return engine, engine.start(), int(engine.clients.consents["gender"][:, 0].nonzero()[0])
+
+    @cached_property
+    def _poster(self) -> Path:
+        place, (engine, _, client) = self.folder / "poster", self._posting
+        if not place.exists():
+            node.provision(engine, client, self._loaded(POSTING).toml(), place)
         return place
 
     def _loaded(self, *sets: str) -> Recipe:

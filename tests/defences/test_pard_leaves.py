@@ -12,7 +12,7 @@ import torch
 from tests.canary_world import ITEMS, USERS, canaries_of, canary_world, spying
 from tests.contract import Scene
 from tests.forking import Showing
-from tests.test_node import uploads_agree
+from tests.node.test_device import uploads_agree
 from tests.worlds import changed, digest, federation, largest, phones, run, silos, with_scope
 from veilrec.base import tensors
 from veilrec.base.keys import Keys

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.contract import Scene
 from tests.defences.test_pard import CLASSES, DIM, ITEMS, helper_losses, penalties, scene_of, world
-from tests.test_node import uploads_agree
+from tests.node.test_device import uploads_agree
 from tests.worlds import digest, federation, held, largest, run, silos, uploads_of
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params

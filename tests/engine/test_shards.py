@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from tests.worlds import SHORT, checkerboard, contents, federation, largest, phones, ragged, silos
 from veilrec.base.params import Message
@@ -19,8 +21,18 @@ from veilrec.protocol import Shape
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire import codec
-from veilrec.wire.halves import fold_bytes, fold_of, letter_bytes, letter_of, notes
-from veilrec.wire.uploads import Fold, Posts
+from veilrec.wire.frame import framed
+from veilrec.wire.halves import (
+    Form,
+    exchange_bytes,
+    exchange_of,
+    fold_bytes,
+    fold_of,
+    letter_bytes,
+    letter_of,
+)
+from veilrec.wire.notes import Notes, notes
+from veilrec.wire.uploads import Exchange, Fold, Posts
 
 ADAM = FedAvg(sends="gradients", server="adam", server_lr=0.05)
 
@@ -163,7 +175,8 @@ def test_letters_and_folds_come_back_from_their_bytes() -> None:
     letter = fed.letter(fed.start(), fed.able)._replace(
         each={"pace": torch.arange(3.0)}, posts={"v": torch.ones(2, 4)}, round=7
     )
-    again = letter_of(letter_bytes(letter))
+    sheet = {**fed.fleet.form.sheet, "each/pace": codec.Spec(())}
+    again = letter_of(letter_bytes(letter), Form(sheet, {"v": codec.Spec((4,))}))
     assert again.round == 7
     for ours, theirs in zip(letter[:3], again[:3], strict=True):
         assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
@@ -178,18 +191,19 @@ def test_a_letter_says_of_which_run_it_is() -> None:
     fed = fed_of()
     letter, mine = fed.letter(fed.start(), fed.fleet.able), notes("one", "seed = 1")
     data = letter_bytes(letter, notes("one", "seed = 1", missed=[2, 5]))
-    assert letter_of(data, mine).round == letter_of(data).round == 0
-    assert codec.notes_of(data) == {**mine, "missed": "2 5"}
+    form = fed.fleet.form
+    assert letter_of(data, form, mine).round == letter_of(data, form).round == 0
+    assert Notes.of(framed(data).notes) == Notes("one", mine["recipe"], (2, 5), 1)
     for other, what in ((notes("two", "seed = 1"), "run"), (notes("one", "seed = 2"), "recipe")):
         with pytest.raises(BadInput, match=f"^letter: of another {what}; send"):
-            letter_of(data, other)
-    assert letter_of(letter_bytes(letter), mine).round == 0  # one that does not say
+            letter_of(data, form, other)
+    assert letter_of(letter_bytes(letter), form, mine).round == 0  # one that does not say
 
 
 @pytest.mark.parametrize(
     ("partial", "match"),
     [
-        ({"user": torch.zeros(3, dtype=torch.float64)}, "undeclared 'user'"),
+        ({"user": torch.zeros(3, dtype=torch.float64)}, "undeclared 'partial/user'"),
         ({"mlp1.bias": torch.full((6,), torch.nan, dtype=torch.float64)}, "not finite"),
         ({"mlp1.bias": torch.zeros(7, dtype=torch.float64)}, "has shape"),
         ({"mlp1.bias": torch.zeros(6)}, "is torch.float32"),
@@ -214,3 +228,60 @@ def test_a_server_is_made_without_any_data() -> None:
     apart = Federation(fed.fleet, server)
     one, other = rounds(fed, 2), rounds(apart, 2)
     assert all(torch.equal(value, other.server[name]) for name, value in one.server.items())
+
+
+def test_what_shards_tell_each_other_is_held_against_its_form() -> None:
+    """Letters, folds and exchanges with other names, types, shapes and ranges are errors of veilrec."""
+    fed = fed_of(FedAvg(weigh="examples"))
+    letter, form = fed.letter(fed.start(), fed.able), fed.fleet.form
+    seen: list[Exchange] = []
+    fold = fed.fleet.round(letter, fed.able, Terms(watch=[seen.append]))
+    schema = fed.protocol.partial_schema(fed.model, letter)
+
+    def letter_back(data: bytes) -> object:
+        return letter_of(data, form)
+
+    def fold_back(data: bytes) -> object:
+        return fold_of(data, fed.protocol, fed.model, letter, {})
+
+    def exchange_back(data: bytes) -> object:
+        return exchange_of(data, fed.able, letter, seen[0].schema, {})
+
+    nan = torch.tensor(float("nan"), dtype=torch.float64)
+    for back, data, odd in (
+        (letter_back, letter_bytes(letter), {"round": torch.tensor(-1), "each/x": nan, "all/mlp1.bias": nan}),
+        (fold_back, fold_bytes(fold, schema), {"row/clients": nan, "groups": nan, "posts/owner": nan}),
+        (fold_back, fold_bytes(fold, schema), {"groups": torch.tensor([-3]), "seen/ledger/units": nan}),
+        (exchange_back, exchange_bytes(seen[0], None), {"cohort": torch.tensor([99]), "count/item": nan}),
+        (exchange_back, exchange_bytes(seen[0], None), {"value/item": nan, "row/item": nan, "odd": nan}),
+    ):
+        assert back(data)
+        for name, value in odd.items():
+            with pytest.raises(BadInput):
+                back(bytes(save({**load(data), name: value})))
+        for name in load(data):
+            if not name.startswith("partial/") and (not name.startswith("value/") or name == "value/item"):
+                with pytest.raises(BadInput):
+                    back(bytes(save({n: v for n, v in load(data).items() if n != name})))
+
+
+def test_posts_travel_with_their_owners() -> None:
+    fed = federation(phones(checkerboard(), 0.5), FedNCF(24, dim=4, head=(6,)), defence=PARD(), batch=8)
+    letter = fed.letter(fed.start(), fed.able)
+    fold = fed.fleet.round(letter, fed.able)
+    assert len(fold.posts.owner) > 3
+    schema = fed.protocol.partial_schema(fed.model, letter)
+    posts = fed.fleet.announced
+
+    def back(fold: Fold) -> Fold:
+        return fold_of(fold_bytes(fold, schema), fed.protocol, fed.model, letter, posts)
+
+    assert torch.equal(back(fold).posts.owner, fold.posts.owner)
+    label = next(name for name in posts if "label" in name)
+    for odd in (
+        fold.posts._replace(owner=fold.posts.owner[1:]),
+        fold.posts._replace(values={**fold.posts.values, label: fold.posts.values[label] + 2}),
+        fold.posts._replace(values={n: v for n, v in fold.posts.values.items() if n != label}),
+    ):
+        with pytest.raises(BadInput):
+            back(replace(fold, posts=odd))

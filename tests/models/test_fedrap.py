@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.contract import Case, cases
-from tests.test_node import uploads_agree
+from tests.node.test_device import uploads_agree
 from tests.worlds import (
     SHORT,
     Both,

@@ -283,7 +283,7 @@ def by_bytes(case: Case, folder: Path) -> None:
     state = fed.start()
     for _ in range(fed.last):
         letter = fed.letter(state, fed.sample(state.round))
-        again = letter_of(letter_bytes(letter))
+        again = letter_of(letter_bytes(letter), fed.fleet.form)
         assert same(letter, again)
         fold = fed.fleet.round(again, fed.sample(state.round))
         schema = fed.protocol.partial_schema(fed.model, again)

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 import torch
 
+from tests.node.test_device import alone
 from tests.papers_to_come import checks
 from tests.papers_to_come.checks import CHECKS, Case, Check, trained
-from tests.test_node import alone
 from veilrec import node
 from veilrec.attacks.common.readings import refusal
 from veilrec.base.params import Message, Rows
 from veilrec.engine.probe import public
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.model import Recommender
+from veilrec.node.letters import Reader
 from veilrec.privacy.mechanism import Mechanism, exact
 from veilrec.protocol import Server, Shape, State
 from veilrec.recipe import catalogue, plugins
@@ -147,8 +148,12 @@ def first_wins(base: Any, partial: Message, other: Message) -> Message:
     return {"sequence": Rows(found.row.flip(0), found.value.flip(0))}
 
 
-def without_each(message: Any) -> Any:
-    return lambda fleet, data: message(fleet, data)._replace(each={})
+def without_each(read: Any) -> Any:
+    def call(self: Any, data: bytes, **rest: Any) -> Any:
+        received = read(self, data, **rest)
+        return received._replace(letter=received.letter._replace(each={}))
+
+    return call
 
 
 def test_planted_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +171,7 @@ def test_planted_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for k, (check, case) in enumerate(faults):
         found_by(check, case, tmp_path / str(k))
     with monkeypatch.context() as patched:
-        patched.setattr(node, "_received", without_each(node._received))
+        patched.setattr(Reader, "read", without_each(Reader.read))
         found_by(checks.by_a_device, PTF, tmp_path / "device")
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "_told", lambda self, sent: {})
@@ -246,21 +251,27 @@ def test_attackers_who_read_weights_say_in_a_line_that_there_are_none(name: str,
     assert bool(refusal(known, ("user_vectors",), name, ())) == (name != "embeddings")
 
 
-def test_a_device_asks_as_often_as_its_user_wants(tmp_path: Path) -> None:
-    """By the command too; not before it has taken part, never with a post, and with chance of its own."""
+def test_a_device_asks_once_for_each_letter(tmp_path: Path) -> None:
+    """By the command too; not before it has taken part, never with a post, and with chance of its own.
+
+    Who could have it asked again with other draws would know all that each of them has left out.
+    """
     fed = PTF.federation()
-    state, client = fed.start(), int(fed.sample(0)[0])
-    for name in ("real", "seeded"):
+    state, client, kinds = fed.start(), int(fed.sample(0)[0]), ("real", "twin", "seeded")
+    for name in kinds:
         node.provision(fed, client, PTF.recipe.toml(), tmp_path / name)
-    message = node.letter(fed, state, client)
+    message, later = (node.letter(fed, replace(state, round=round), client) for round in (0, fed.last))
     with pytest.raises(BadInput, match="has answered no round yet"):
         node.ask(tmp_path / "real", message)
-    node.answer(tmp_path / "real", message)
-    node.answer(tmp_path / "seeded", message, seeded=True)
-    before = [path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))]
-    asked = {kind: {ask(tmp_path / kind, message, kind) for _ in range(8)} for kind in ("real", "seeded")}
-    assert len(asked["seeded"]) == 1 < len(asked["real"])
-    assert [path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))] == before
+    for name in kinds:
+        node.answer(tmp_path / name, message, seeded=name == "seeded")
+    asked = {name: {ask(tmp_path / name, message, name) for _ in range(3)} for name in kinds}
+    assert [len(asked[name]) for name in kinds] == [1, 1, 1]
+    assert asked["real"] != asked["twin"]
+    assert node.ledger(tmp_path / "real")["asked"] == 1
+    drawn = {ask(tmp_path / "real", later, "real"), ask(tmp_path / "real", message, "real"), *asked["real"]}
+    assert len(drawn) > 1
+    assert node.ledger(tmp_path / "real")["asked"] == 3
     post = alone(tmp_path / "real", message, "--ask", "--post", str(tmp_path / "post"))
     assert (post.returncode, post.stdout) == (2, b"")
     assert b"who asks posts nothing" in post.stderr

@@ -123,7 +123,7 @@ def test_what_was_found_is_in_the_fold_and_in_its_bytes(make: Callable[[Federati
     letter = fed.letter(fed.start(), fed.able)
     fold = fed.fleet.round(letter, fed.able, Terms(watch=[watch]))
     schema = fed.protocol.partial_schema(fed.model, letter)
-    back = fold_of(fold_bytes(fold, schema), fed.protocol, fed.model, letter, {})
+    back = fold_of(fold_bytes(fold, schema), fed.protocol, fed.model, letter, {}, fold.seen)
     assert same(back.seen[watch.tag], watch.state())
     shards = sharded(noisy()).fleet
     assert isinstance(shards, Shards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ __all__ = [
     "Lazy",
     "Reader",
     "beneath",
+    "hashed",
     "header",
     "raw",
     "read",
@@ -124,7 +126,7 @@ class Reader:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except (SafetensorError, OSError, ValueError, TypeError) as cause:
+        except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as cause:
             raise Corrupted(f"{self.path}: cannot be read ({cause}); restore the file") from cause
 
 
@@ -185,6 +187,21 @@ def raw(tensor: Tensor) -> memoryview:
     """The bytes of a tensor."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     return flat.view(torch.uint8).numpy().data
+
+
+def hashed(tensors: Mapping[str, Tensor]) -> bytes:
+    """SHA-256 of some tensors: their names, types, shapes and values, in whatever order they come.
+
+    >>> hashed({"a": torch.ones(2)}) == hashed({"a": torch.ones(2, 1)})
+    False
+    """
+    whole = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        entry = json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode()
+        whole.update(len(entry).to_bytes(8, "little") + entry)
+        whole.update(raw(tensor))
+    return whole.digest()
 
 
 def header(entries: Iterable[tuple[str, Entry]], notes: Mapping[str, str] | None = None) -> tuple[bytes, int]:

@@ -136,9 +136,10 @@ class PARD(Defence):
 
     def posts(self, model: Recommender, dtype: torch.dtype = torch.float32) -> Posting:
         """D_pub, of users who share all guarded attributes, since z_u^re reveals each of them."""
-        names = tuple(_estimators(model).classes)
+        classes = _estimators(model).classes
         vectors = dict.fromkeys((USER, USER_RE, ITEMS), Spec((model.dim,), dtype))
-        return Posting(names, vectors | {LABEL + n: Spec((), torch.int64) for n in names}, self._post)
+        labels = {LABEL + name: Spec((), torch.int64, below=n) for name, n in classes.items()}
+        return Posting(tuple(classes), vectors | labels, self._post)
 
     def _post(self, model: Recommender, device: Device) -> Params:
         weights, batch = dict(model.named_parameters()), device.batch

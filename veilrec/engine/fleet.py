@@ -33,6 +33,7 @@ from veilrec.model import Recommender, begun
 from veilrec.protocol import Counterpart, Protocol, Shape
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema
+from veilrec.wire.halves import Form
 from veilrec.wire.uploads import Exchange, Fold, Letter
 
 __all__ = ["ONE_BY_ONE", "Fleet", "Roster", "Terms", "Trains", "Watch"]
@@ -193,6 +194,11 @@ class Fleet(ABC):
         """The schema of one user's post."""
         posting = self.defence.posts(self.model, self.plan.dtype)
         return {} if posting is None else posting.schema
+
+    @property
+    def form(self) -> Form:
+        """The form of a letter to devices of this fleet."""
+        return Form(self.protocol.letter(self.model, self.plan.dtype), self.announced)
 
     def check_candidates(self) -> None:
         """Refuse more candidates than somebody has untouched items, before any are drawn."""

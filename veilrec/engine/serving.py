@@ -4,7 +4,7 @@ Most devices score with the weights they are sent and hold. Those of a `personal
 Nothing of that is uploaded or kept: neither the byte counter nor the ledger is told, as for the probe. It
 depends on the state and the keys alone, so that validation, test and recommendations agree. Where the
 protocol makes queries, devices ask, and the server scores: `asker` is what a device does for that, simulated
-or real.
+or real. How often they do the ledger is told: by looks in a simulation, on a device by each question.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Message
+from veilrec.base.params import Message, Params
 from veilrec.engine.devices.joined import Joined
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.fleet import ONE_BY_ONE, Fleet, Terms
@@ -43,7 +43,7 @@ class Shards(Fleet):
     Attributes:
         fleets: The shards.
         order: In which their folds are merged.
-        notes: What letters say of the run (`halves.notes`): each shard refuses those of another.
+        notes: What letters say of the run (`wire.notes`): each shard refuses those of another.
         bytes_up: How long the folds of the last round were.
     """
 
@@ -79,7 +79,8 @@ class Shards(Fleet):
             check(terms.forwards, n, "a shard's round has")
         for fleet, sent, mine in shares:
             own = [blank(one) if isinstance(one, Finder) else one for one in terms.watch]
-            folds.append(self._carried(fleet, fleet.round(sent, mine, terms._replace(watch=own)), sent))
+            fold = fleet.round(sent, mine, terms._replace(watch=own))
+            folds.append(self._carried(fleet, fold, sent, found(own)))
         for one in [one for one in terms.watch if isinstance(one, Finder)]:
             for fold in folds:
                 one.merge(dict(fold.seen[one.tag]))
@@ -93,14 +94,15 @@ class Shards(Fleet):
         for place in self.order or range(len(self.fleets)):
             mine = torch.isin(cohort, self.fleets[place].clients.number)
             if bool(mine.any()):
-                sent = letter_of(letter_bytes(letter.only(mine.nonzero().squeeze(1)), self.notes), self.notes)
+                data = letter_bytes(letter.only(mine.nonzero().squeeze(1)), self.notes)
+                sent = letter_of(data, self.form, self.notes)
                 yield self.fleets[place], sent, cohort[mine]
 
-    def _carried(self, fleet: InProcess, fold: Fold, sent: Letter) -> Fold:
-        """A fold as it comes out of its bytes."""
+    def _carried(self, fleet: InProcess, fold: Fold, sent: Letter, seen: Mapping[str, Params]) -> Fold:
+        """A fold as it comes out of its bytes; what watches have found is as large as `seen`."""
         data = fold_bytes(fold, fleet.protocol.partial_schema(fleet.model, sent))
         self.bytes_up.append(len(data))
-        return fold_of(data, fleet.protocol, fleet.model, sent, fleet.announced)
+        return fold_of(data, fleet.protocol, fleet.model, sent, fleet.announced, seen)
 
     def _merged(self, folds: Sequence[Fold]) -> Fold:
         """One fold of several, but for what was seen."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from safetensors.torch import load, save
@@ -15,6 +14,7 @@ from torch import Tensor
 from veilrec.base.params import Message, Params, Rows
 from veilrec.base.tensors import NAMES, Entry, header
 from veilrec.errors import BadInput
+from veilrec.wire.frame import OPEN, Frame, Limits, framed, limits, shown
 
 __all__ = [
     "Kind",
@@ -23,8 +23,7 @@ __all__ = [
     "check",
     "decode",
     "encode",
-    "names_of",
-    "notes_of",
+    "limits_of",
     "one",
     "size",
     "weights",
@@ -45,9 +44,9 @@ class Spec(NamedTuple):
         shape: Of one device's tensor; of one row where `table` is given.
         table: How many rows the table has, if only some of them travel.
         kind: What the value is: a weight of the model as it is, a gradient of one, how many of something, a
-            sum over users, items (their numbers, -1 for none), or soft labels. What users post has a schema
-            of its own.
-        below: Of items: their numbers are smaller than this.
+            sum over users, items (their numbers, -1 for none), or soft labels from 0 to 1. What users post
+            has a schema of its own.
+        below: Of items and of classes: their numbers are smaller than this, and -1 stands for none.
     """
 
     shape: tuple[int, ...]
@@ -76,61 +75,80 @@ def encode(message: Message, notes: Mapping[str, str] | None = None) -> bytes:
     return bytes(save(flat, dict(notes) if notes else None))
 
 
-def notes_of(data: bytes) -> dict[str, str]:
-    """The notes in the header of some bytes; none where they are no message."""
-    found = _head(data).get("__metadata__", {})
-    return {str(name): str(value) for name, value in found.items()}
-
-
-def _head(data: bytes) -> dict[str, Any]:
-    """The header of some bytes; empty where they are no message."""
-    try:
-        found = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def names_of(data: bytes) -> set[str]:
-    """The names of the values in a message, before it is decoded."""
-    head = _head(data)
-    return {name.removesuffix(ROWS) for name in head if name != "__metadata__"}
-
-
 def decode(
-    data: bytes, schema: Schema, *, sender: str = "message", freely: str = "", rest: bool = False
+    data: bytes,
+    schema: Schema,
+    *,
+    sender: str = "message",
+    notes: Mapping[str, int] | None = None,
+    optional: Collection[str] = (),
+    rest: bool = False,
 ) -> Message:
-    """A message from its bytes; whatever the schema does not declare is refused.
+    """A message from its bytes; whatever the schema does not declare is refused, before any value is read.
 
-    Names that begin with `freely`, if that is given, may come in any number and shape; with `rest` all may
-    that the schema does not name.
+    Args:
+        data: The bytes.
+        schema: What may come under which name.
+        sender: Who is blamed.
+        notes: The longest text of each note that may come beside the message; other notes are refused.
+        optional: Names of the schema that may be missing.
+        rest: Whether names may come that the schema does not have, with values of any shape, and any notes:
+            between processes of one run.
+
+    Raises:
+        BadInput: Where the bytes are not such a message.
     """
+    frame = framed(data, OPEN if rest else limits_of(schema, notes), sender=sender)
+    there = {name: spec for name, spec in schema.items() if name in frame.entries or name not in optional}
+    if not rest:
+        _expect_notes(frame, notes or {}, sender)
+    _expect(frame, there, sender, rest=rest)
     try:
         flat = load(data)
     except Exception as cause:  # whatever the reader stumbles over, it is the message that is at fault
-        what = " ".join(f"{type(cause).__name__}: {cause}".split())
+        what = f"{type(cause).__name__}: {shown(cause)}"
         raise BadInput(sender, f"not a message ({what})", "send safetensors bytes") from cause
-    declared = {
-        n for name, spec in schema.items() for n in ([name] if spec.table is None else [name, name + ROWS])
-    }
-    free = {
-        name: flat.pop(name)
-        for name in list(flat)
-        if (freely and name.startswith(freely)) or (rest and name not in declared)
-    }
+    if odd := [n for n, v in flat.items() if v.dtype is torch.bool and bool((v.view(torch.uint8) > 1).any())]:
+        raise BadInput(sender, f"'{shown(odd[0])}' is neither true nor false", "send 0 or 1")
     message: Message = {}
-    for name, spec in schema.items():
-        wanted = {name} if spec.table is None else {name, name + ROWS}
-        if missing := wanted - flat.keys():
-            raise BadInput(sender, f"lacks {sorted(missing)[0]!r}", "send what the schema declares")
+    for name, spec in there.items():
         value = flat.pop(name)
         message[name] = (
             value if spec.table is None else Rows(_numbers(flat.pop(name + ROWS), name, sender), value)
         )
-    if flat:
-        raise BadInput(sender, f"undeclared {sorted(flat)[0]!r}", "send only what the schema declares")
-    check(message, schema, sender=sender)
-    return {**message, **free}
+    check(message, there, sender=sender)
+    return {**message, **flat}
+
+
+def limits_of(schema: Schema, notes: Mapping[str, int] | None = None) -> Limits:
+    """The most bytes that a message of a schema takes, with every row of its tables, and its notes."""
+    return limits(_entries(schema, {name: spec.table or 0 for name, spec in schema.items()}), notes)
+
+
+def _expect_notes(frame: Frame, notes: Mapping[str, int], sender: str) -> None:
+    for name, note in frame.notes.items():
+        if len(note) > notes.get(name, -1):
+            raise BadInput(sender, f"a note '{shown(name)}' of {len(note):,} letters", "leave it out")
+
+
+def _expect(frame: Frame, schema: Schema, sender: str, *, rest: bool) -> None:
+    """Refuse a frame whose names, types or shapes are not those of a schema."""
+    entries, wanted = frame.entries, dict[str, Spec]()
+    for name, spec in schema.items():
+        wanted[name] = spec
+        if spec.table is not None:
+            wanted[name + ROWS] = Spec((), torch.int32, spec.table)
+    if not rest and (odd := entries.keys() - wanted.keys()):
+        raise BadInput(sender, f"undeclared '{shown(min(odd))}'", "send only what the schema declares")
+    if missing := wanted.keys() - entries.keys():
+        raise BadInput(sender, f"lacks {sorted(missing)[0]!r}", "send what the schema declares")
+    for name, spec in wanted.items():
+        dtype, shape = entries[name]
+        rows = shape[:1] if spec.table is not None else ()
+        if shape != (*rows, *spec.shape) or (spec.table is not None and sum(rows) > spec.table):
+            raise BadInput(sender, f"{name!r} has shape {shown(list(shape))}", f"declared is {spec}")
+        if dtype != spec.dtype:
+            raise BadInput(sender, f"{name!r} is {dtype}", f"declared is {spec.dtype}")
 
 
 def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sender: str = "upload") -> None:
@@ -149,10 +167,20 @@ def check(message: Message, schema: Schema, *, lead: tuple[int, ...] = (), sende
             raise BadInput(sender, f"{name!r} is {tensor.dtype}", f"declared is {spec.dtype}")
         if isinstance(value, Rows) and spec.table is not None:
             _check_rows(value.row, spec.table, name, sender)
-        if spec.below is not None and not bool(((tensor >= -1) & (tensor < spec.below)).all()):
-            raise BadInput(sender, f"{name!r} names an item beyond {spec.below - 1}", "send known items")
         if tensor.is_floating_point() and not bool(tensor.sum().isfinite()):
             raise BadInput(sender, f"{name!r} holds a value that is not finite", "lower the learning rate")
+        _check_range(tensor, spec, name, sender)
+
+
+def _check_range(tensor: Tensor, spec: Spec, name: str, sender: str) -> None:
+    """Refuse numbers of items or classes that are not known, counts below 0, soft labels that are none."""
+    if spec.below is not None and not bool(((tensor >= -1) & (tensor < spec.below)).all()):
+        what = f"{name!r} has a number beyond {spec.below - 1}"
+        raise BadInput(sender, what, "send those of known items or classes, and -1 for none")
+    if spec.kind == "count" and not bool((tensor >= 0).all()):
+        raise BadInput(sender, f"{name!r} counts less than nothing", "send 0 or more")
+    if spec.kind == "labels" and not bool(((tensor >= 0) & (tensor <= 1)).all()):
+        raise BadInput(sender, f"{name!r} has soft labels that are no shares", "send numbers from 0 to 1")
 
 
 def within(schema: Schema, most: Schema) -> None:
@@ -200,6 +228,12 @@ def one(message: Message, k: int | slice) -> Message:
 
 def size(schema: Schema, rows: Mapping[str, int]) -> int:
     """The number of bytes that `encode` makes of a message, given how many rows of each table travel."""
+    entries = _entries(schema, rows)
+    return _size(tuple(sorted(entries, key=lambda entry: (ORDER.index(entry[1][0]), entry[0]))))
+
+
+def _entries(schema: Schema, rows: Mapping[str, int]) -> list[tuple[str, Entry]]:
+    """Names, types and shapes in the bytes of a message, given how many rows of each table travel."""
     entries: list[tuple[str, Entry]] = []
     for name, spec in schema.items():
         if spec.table is None:
@@ -207,7 +241,7 @@ def size(schema: Schema, rows: Mapping[str, int]) -> int:
         else:
             entries.append((name, (spec.dtype, (rows[name], *spec.shape))))
             entries.append((name + ROWS, (torch.int32, (rows[name],))))
-    return _size(tuple(sorted(entries, key=lambda entry: (ORDER.index(entry[1][0]), entry[0]))))
+    return entries
 
 
 @lru_cache(maxsize=65536)

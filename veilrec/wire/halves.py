@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,17 +14,19 @@ from veilrec.model import Recommender
 from veilrec.protocol import Protocol
 from veilrec.wire import codec
 from veilrec.wire.codec import Schema, Spec
+from veilrec.wire.frame import Frame, framed
+from veilrec.wire.notes import LONGEST, Notes
 from veilrec.wire.uploads import EACH, Exchange, Fold, Letter, Posts, Uploads
 
 __all__ = [
+    "Form",
     "exchange_bytes",
     "exchange_of",
-    "fingerprint",
     "fold_bytes",
     "fold_of",
     "letter_bytes",
     "letter_of",
-    "notes",
+    "many",
     "tensors_of",
 ]
 
@@ -35,22 +37,37 @@ OWNER, GROUPS = "posts/owner", "groups"
 COHORT, VALUE, SUM, COUNT, ROW_OF = "cohort", "value/", "sum/", "count/", "row/"
 
 
-def notes(run: str = "", recipe: str = "", missed: Sequence[int] = ()) -> dict[str, str]:
-    """Notes that go with a letter, beside its message; those that are empty are left out.
+class Form(NamedTuple):
+    """The form of letters to the devices of a fleet.
 
-    Args:
-        run: The name of the run.
-        recipe: The text of its recipe, of which the letter carries a hash.
-        missed: Rounds whose answer did not count. Devices and fleets here go on from what they have: it is
-            there for whoever runs them.
+    Attributes:
+        sheet: What a letter holds for one device, as `Protocol.letter` says it.
+        posts: What one user may post.
     """
-    told = {"run": run, "recipe": fingerprint(recipe), "missed": " ".join(map(str, missed))}
-    return {name: note for name, note in told.items() if note}
+
+    sheet: Schema
+    posts: Schema
+
+    def schema(self, frame: Frame) -> Schema:
+        """The schema of a letter to as many devices, with as many posts, as its header speaks of."""
+        found = {ROUND: Spec((), torch.int64, kind="count")}
+        for name, spec in self.sheet.items():
+            if name.startswith(EACH):
+                found |= many({name: spec}, frame.axis(name))
+            elif name != ROUND:
+                found[ALL + name] = spec
+        return found | _posted(self.posts, frame)
 
 
-def fingerprint(recipe: str) -> str:
-    """A hash of a recipe's text; empty where there is none."""
-    return hashlib.sha256(recipe.encode()).hexdigest() if recipe else ""
+def many(schema: Schema, n: int, prefix: str = "") -> dict[str, Spec]:
+    """A schema of the same entries for so many, as one tensor each with an axis in front."""
+    return {prefix + name: spec._replace(shape=(n, *spec.shape)) for name, spec in schema.items()}
+
+
+def _posted(posts: Schema, frame: Frame) -> dict[str, Spec]:
+    """The schema of as many posts as a header speaks of: each of them whole, or none at all."""
+    first = next((POSTS + name for name in posts if POSTS + name in frame.entries), "")
+    return many(posts, frame.axis(first), POSTS) if first else {}
 
 
 def letter_bytes(letter: Letter, notes: Mapping[str, str] | None = None) -> bytes:
@@ -61,24 +78,27 @@ def letter_bytes(letter: Letter, notes: Mapping[str, str] | None = None) -> byte
     return codec.encode(flat, notes)
 
 
-def letter_of(data: bytes, mine: Mapping[str, str] | None = None) -> Letter:
-    """The reverse of `letter_bytes`; `mine` are the notes of the run that the reader takes part in.
+def letter_of(data: bytes, form: Form, mine: Mapping[str, str] | None = None) -> Letter:
+    """The reverse of `letter_bytes`, checked; `mine` are the notes of the run that the reader takes part in.
 
     Raises:
-        BadInput: Where the bytes are no letter, or that of another run or recipe.
+        BadInput: Where the bytes are no such letter, or that of another run or recipe.
     """
-    told, known = codec.notes_of(data), mine or {}
+    frame, known = framed(data, sender="letter"), mine or {}
+    Notes.of(frame.notes)
     for name in ("run", "recipe"):
-        if name in known and told.get(name, known[name]) != known[name]:
+        if name in known and frame.notes.get(name, known[name]) != known[name]:
             raise BadInput("letter", f"of another {name}", "send it to the fleet that runs that one")
-    flat = tensors_of(codec.decode(data, {ROUND: Spec((), torch.int64)}, sender="letter", rest=True))
+    flat = tensors_of(codec.decode(data, form.schema(frame), sender="letter", notes=LONGEST))
+    if len({len(value) for value in under(flat, EACH).values()}) > 1:
+        raise BadInput("letter", "speaks to several numbers of devices at once", "send one part to each")
     return Letter(under(flat, ALL), under(flat, EACH), under(flat, POSTS), int(flat[ROUND]))
 
 
 def fold_bytes(fold: Fold, schema: Schema) -> bytes:
     """The fold of a round: of tables that are declared row by row, the rows that are not zero."""
     flat: Message = {PARTIAL + name: _sparse(value, schema[name]) for name, value in fold.partial.items()}
-    flat |= {ROW[name]: torch.tensor(float(fold.row[name]), dtype=torch.float64) for name in ROW}
+    flat |= {place: torch.tensor(float(fold.row[name]), dtype=torch.float64) for name, place in ROW.items()}
     flat[GROUPS] = torch.tensor(fold.groups, dtype=torch.int64)
     flat[OWNER] = fold.posts.owner
     flat |= {POSTS + name: value for name, value in fold.posts.values.items()}
@@ -87,7 +107,14 @@ def fold_bytes(fold: Fold, schema: Schema) -> bytes:
     return codec.encode(flat)
 
 
-def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter, posts: Schema) -> Fold:
+def fold_of(
+    data: bytes,
+    protocol: Protocol,
+    model: Recommender,
+    letter: Letter,
+    posts: Schema,
+    seen: Mapping[str, Params] | None = None,
+) -> Fold:
     """The reverse of `fold_bytes`, checked against what may be in the answer to a letter.
 
     Args:
@@ -95,21 +122,35 @@ def fold_of(data: bytes, protocol: Protocol, model: Recommender, letter: Letter,
         protocol, model: Whose `partial_schema` they are held against.
         letter: What they answer.
         posts: What one user may post.
+        seen: What watches here have found, by their tags: those of the sender find as much.
 
     Raises:
         BadInput: Where something in them is not declared, or is not what it should be.
     """
-    declared, told = protocol.partial_schema(model, letter), codec.names_of(data)
-    schema = {PARTIAL + name: spec for name, spec in declared.items() if PARTIAL + name in told}
-    schema |= {name: Spec((), torch.float64, kind="count") for name in ROW.values()}
-    found = codec.decode(data, schema, sender="fold", rest=True)
-    partial = _partial(found, declared, dense=protocol.partial_is_sum)
-    rest = tensors_of({name: value for name, value in found.items() if not name.startswith(PARTIAL)})
+    frame = framed(data, sender="fold")
+    declared = protocol.partial_schema(model, letter)
+    partial = {PARTIAL + name: spec for name, spec in declared.items()}
+    schema = {**partial, **_posted(posts, frame), **_found(seen or {})}
+    schema |= {place: Spec((), torch.float64) for place in ROW.values()}
+    schema |= {name: Spec((frame.axis(name),), torch.int64, kind="count") for name in (OWNER, GROUPS)}
+    found = codec.decode(data, schema, sender="fold", optional=partial)
+    rest = tensors_of(found)
     values = {name: value for name, value in under(rest, POSTS).items() if POSTS + name != OWNER}
-    if values:
-        codec.check({**values}, posts, lead=(len(rest[OWNER]),), sender="post")
+    _one_owner_each(rest[OWNER], values)
     row = {name: float(rest[place]) for name, place in ROW.items()}
-    return Fold(partial, Posts(rest[OWNER], values), row, _seen(rest), tuple(rest[GROUPS].tolist()))
+    sums = _dense(under(found, PARTIAL), declared) if protocol.partial_is_sum else under(found, PARTIAL)
+    return Fold(sums, Posts(rest[OWNER], values), row, _seen(rest), tuple(rest[GROUPS].tolist()))
+
+
+def _found(seen: Mapping[str, Params]) -> dict[str, Spec]:
+    """The schema of what watches find, which add up: counters of the same shape everywhere."""
+    each = {f"{SEEN}{tag}/{name}": value for tag, found in seen.items() for name, value in found.items()}
+    return {name: Spec(tuple(value.shape), value.dtype) for name, value in each.items()}
+
+
+def _one_owner_each(owner: Tensor, posts: Params) -> None:
+    if any(len(value) != len(owner) for value in posts.values()):
+        raise BadInput("post", f"not as many as their {len(owner)} owners", "send each with its owner")
 
 
 def exchange_bytes(exchange: Exchange, read: Collection[str] | None) -> bytes:
@@ -131,25 +172,47 @@ def exchange_bytes(exchange: Exchange, read: Collection[str] | None) -> bytes:
     return codec.encode({**flat})
 
 
-def exchange_of(data: bytes, cohort: Tensor, letter: Letter, schema: Schema) -> Exchange:
-    """The reverse of `exchange_bytes`, for a chunk of those ``[c]``, ascending, that a letter is for."""
-    flat = tensors_of(codec.decode(data, {}, sender="exchange", rest=True))
-    rows = under(flat, ROW_OF)
-    values: Message = {n: Rows(rows[n], v) if n in rows else v for n, v in under(flat, VALUE).items()}
-    posts = {name: value for name, value in under(flat, POSTS).items() if POSTS + name != OWNER}
+def exchange_of(data: bytes, cohort: Tensor, letter: Letter, schema: Schema, posts: Schema) -> Exchange:
+    """The reverse of `exchange_bytes`, for a chunk of those ``[c]``, ascending, that a letter is for.
+
+    Raises:
+        BadInput: Where something in it is not in the schema of an upload or a post, or of somebody else.
+    """
+    frame = framed(data, sender="exchange")
+    flat = tensors_of(codec.decode(data, _exchanged(frame, schema, posts), sender="exchange"))
+    if not bool(torch.isin(flat[COHORT], cohort).all()):
+        raise BadInput("exchange", "of a client that was not asked", "answer for the cohort of the letter")
+    rows, held = under(flat, ROW_OF), under(flat, VALUE)
+    values: Message = {n: Rows(rows[n], v) if n in rows else v for n, v in held.items()}
+    codec.check(values, {name: schema[name] for name in held}, lead=(len(flat[COHORT]),), sender="exchange")
+    told = {name: value for name, value in under(flat, POSTS).items() if POSTS + name != OWNER}
+    _one_owner_each(flat[OWNER], told)
     received = Uploads(
-        flat[COHORT], values, Posts(flat[OWNER], posts), sums=under(flat, SUM), rows=under(flat, COUNT)
+        flat[COHORT], values, Posts(flat[OWNER], told), sums=under(flat, SUM), rows=under(flat, COUNT)
     )
     sent = letter.only(torch.searchsorted(cohort, flat[COHORT]))
     return Exchange(letter.round + 1, sent, received, schema)
 
 
-def _partial(found: Message, declared: Schema, *, dense: bool) -> Message:
-    """The protocol's own part of a fold; of sums, whole tables."""
-    partial = under(found, PARTIAL)
-    if odd := partial.keys() - declared.keys():
-        raise BadInput("fold", f"undeclared {sorted(odd)[0]!r}", "send only what the protocol declares")
-    return {name: _dense(value, declared[name]) for name, value in partial.items()} if dense else partial
+def _exchanged(frame: Frame, schema: Schema, posts: Schema) -> dict[str, Spec]:
+    """The schema of a chunk, of as many clients and of those values that its header speaks of."""
+    clients = frame.axis(COHORT)
+    found = {COHORT: Spec((clients,), torch.int64, kind="count")}
+    found[OWNER] = Spec((frame.axis(OWNER),), torch.int64, kind="count")
+    found |= _posted(posts, frame)
+    for name, spec in schema.items():
+        if spec.table is not None:
+            found[COUNT + name] = Spec((clients,), torch.int64, kind="count")
+        if SUM + name in frame.entries:
+            found[SUM + name] = spec
+        if VALUE + name not in frame.entries:
+            continue
+        wide: tuple[int, ...] = (clients,)
+        if spec.table is not None:  # rows are padded to the longest
+            wide = (clients, *frame.entries[VALUE + name][1][1:2])
+            found[ROW_OF + name] = Spec(wide, torch.int64, kind="items", below=spec.table)
+        found[VALUE + name] = spec._replace(shape=(*wide, *spec.shape), table=None)
+    return found
 
 
 def _seen(rest: Params) -> dict[str, Params]:
@@ -166,8 +229,12 @@ def _sparse(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
     return Rows(row, value[row])
 
 
-def _dense(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
-    """The reverse: rows of a sum that did not travel are zero."""
+def _dense(partial: Message, declared: Schema) -> Message:
+    """The reverse, of a whole partial: rows of a sum that did not travel are zero."""
+    return {name: _whole(value, declared[name]) for name, value in partial.items()}
+
+
+def _whole(value: Tensor | Rows, spec: Spec) -> Tensor | Rows:
     if not isinstance(value, Rows) or spec.table is None:
         return value
     wide = value.value.new_zeros(spec.table, *spec.shape)

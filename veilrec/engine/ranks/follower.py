@@ -95,7 +95,7 @@ class Follower:
         self._done(codec.encode({**answer(self.fleet.devices, what, tensors(values), **rest)}))
 
     def _letter(self, data: bytes) -> Letter:
-        return moved(letter_of(data), self.fleet.keys.value.device)
+        return moved(letter_of(data, self.fleet.form), self.fleet.keys.value.device)
 
     def _cohort(self, data: bytes) -> Tensor:
         return tensors(data)["cohort"].to(self.fleet.keys.value.device)

@@ -190,7 +190,7 @@ class Ranks(Fleet):
             if head["is"] == "done":
                 yield None, parts[0] if parts else b""
                 return
-            exchange = exchange_of(parts[0], cohort.cpu(), letter, schema)
+            exchange = exchange_of(parts[0], cohort.cpu(), letter, schema, self.announced)
             yield moved(exchange, self.home.device), b""
 
     def _fold(self, data: bytes, letter: Letter) -> Fold:

@@ -97,7 +97,7 @@ class Sociable(Defence):
 
 def federation(sets: list[str]) -> tuple[Federation, Recipe]:
     world = ["data.name='synthetic'", "data.users=60", "data.items=90", "data.consent=0.5"]
-    recipe = Recipe.load(None, [*world, *sets, "plan.rounds=2", "plan.lr=0.5"])
+    recipe = Recipe.load(None, [*world, *sets, "plan.rounds=4", "plan.lr=0.5"])
     return recipe.experiment().federation(), recipe
 
 
@@ -154,17 +154,25 @@ def test_a_real_device_draws_items_that_no_seed_decides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seeded", [False, True])
 def test_a_round_is_answered_once(seeded: bool, tmp_path: Path) -> None:
-    """Who could ask for it again would average the noise away."""
+    """Who could ask for it again would average the noise away: the same letter gets the same bytes."""
     engine, recipe = federation(noisy(NOISY["Laplace, touched rows"]))
     state = engine.start()
     node.provision(engine, CLIENT, recipe.toml(), tmp_path)
-    node.answer(tmp_path, letters(engine, state)[1], seeded=seeded)
+    first, second, third = letters(engine, state)
+    reply = node.answer(tmp_path, second, seeded=seeded)
     before = files(tmp_path)
-    for message in letters(engine, state)[:2]:
-        with pytest.raises(BadInput, match="this device has answered round 2; send a later one"):
+    item = state.server["item"] + 1e-6
+    other = node.letter(engine, replace(state, round=1, server={**state.server, "item": item}), CLIENT)
+    again = node.letter(engine, replace(state, round=1), CLIENT, attempt=2)
+    assert again != second
+    assert (
+        node.answer(tmp_path, second, seeded=seeded) == node.answer(tmp_path, again, seeded=seeded) == reply
+    )
+    for message, what in ((first, "answered round 2; send a later one"), (other, "and not this letter")):
+        with pytest.raises(BadInput, match=what):
             node.answer(tmp_path, message, seeded=seeded)
     assert files(tmp_path) == before
-    node.answer(tmp_path, letters(engine, state)[2], seeded=seeded)
+    assert node.answer(tmp_path, third, seeded=seeded) != reply
 
 
 def letters(engine: Federation, state: State) -> list[bytes]:
@@ -373,7 +381,7 @@ def test_planted_a_store_that_comes_with_the_key_is_found(
         return {f"own/{n}": v[0] for n, v in engine.fleet.devices.get(torch.tensor([client])).items()}
 
     engine, recipe = federation(BOTH)
-    monkeypatch.setattr(node, "_weights", everything)
+    monkeypatch.setattr("veilrec.node.provisioning._weights", everything)
     node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     assert sorted(faults(engine, tmp_path)) == ["f_dpmf.key", "f_gerai.key"]
 
@@ -445,8 +453,10 @@ def test_a_store_stays_with_the_kind_of_noise_that_it_began_with(
         node.answer(tmp_path, later, seeded=not first)
     assert files(tmp_path) == before
     node.answer(tmp_path, later, seeded=first)
-    node.provision(engine, CLIENT, recipe.toml(), tmp_path)
-    node.answer(tmp_path, message, seeded=not first)  # a new store is free again
+    with pytest.raises(BadInput, match="its ledger would be lost"):
+        node.provision(engine, CLIENT, recipe.toml(), tmp_path)
+    node.provision(engine, CLIENT, recipe.toml(), tmp_path / "new")
+    node.answer(tmp_path / "new", message, seeded=not first)  # a new store is free again
 
 
 @keeping
@@ -507,7 +517,7 @@ def test_a_store_of_the_first_version_is_refused(tmp_path: Path) -> None:
     state = engine.start()
     node.provision(engine, CLIENT, recipe.toml(), tmp_path)
     write_json(tmp_path / node.CARD, {"user": engine.clients.name(CLIENT), "items": 90})
-    with pytest.raises(BadInput, match="a store of another version; provision it anew"):
+    with pytest.raises(BadInput, match="a store of another version; provision a new one"):
         node.answer(tmp_path, node.letter(engine, state, CLIENT))
 
 
@@ -601,15 +611,21 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_a_device_answers_one_run_and_one_recipe(tmp_path: Path) -> None:
     engine, recipe = federation(["model.name='FedMF'"])
     text, state = recipe.toml(), engine.start()
-    node.provision(engine, CLIENT, text, tmp_path)
-    first = node.letter(engine, state, CLIENT, run="spring", recipe=text, missed=[3, 5])
-    assert codec.notes_of(first)["missed"] == "3 5"
-    node.answer(tmp_path, first, seeded=True)
-    later = replace(state, round=1)
-    with pytest.raises(BadInput, match='another run, "autumn"'):
-        node.answer(tmp_path, node.letter(engine, later, CLIENT, run="autumn"), seeded=True)
-    with pytest.raises(BadInput, match="another recipe"):
-        node.answer(
-            tmp_path, node.letter(engine, later, CLIENT, run="spring", recipe=text + "#"), seeded=True
-        )
-    node.answer(tmp_path, node.letter(engine, later, CLIENT, run="spring", recipe=text), seeded=True)
+    for store in ("named", "nameless"):
+        node.provision(engine, CLIENT, text, tmp_path / store)
+    node.answer(
+        tmp_path / "named", node.letter(engine, state, CLIENT, run="spring", recipe=text), seeded=True
+    )
+    node.answer(tmp_path / "nameless", node.letter(engine, state, CLIENT), seeded=True)
+    later, told = replace(state, round=1), {"run": "spring", "recipe": text + "#"}
+    for store, notes, what in (
+        ("named", {"run": "autumn"}, 'another run, "autumn"; this device answers "spring"'),
+        ("named", {}, "another run, one without a name"),
+        ("nameless", {"run": "spring"}, 'another run, "spring"; this device answers one without a name'),
+        ("named", told, "another recipe"),
+    ):
+        with pytest.raises(BadInput, match=what):
+            node.answer(tmp_path / store, node.letter(engine, later, CLIENT, **notes), seeded=True)
+    node.answer(
+        tmp_path / "named", node.letter(engine, later, CLIENT, run="spring", recipe=text), seeded=True
+    )

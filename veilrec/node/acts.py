@@ -1,0 +1,112 @@
+"""Acts of a device: it answers a round, asks for recommendations, and tells what that has cost.
+
+Each is one turn under the lock of its store: read, change, write, and only then leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from veilrec.base.defaults import own_defaults
+from veilrec.base.files import atomic
+from veilrec.base.locks import WAIT, locked
+from veilrec.errors import BadInput
+from veilrec.model import overrides
+from veilrec.node.contents import ANSWER, POST, QUESTION, REPLY, RUN, SEEDED
+from veilrec.node.device import Device
+from veilrec.node.store import CARD
+from veilrec.protocol import Protocol
+
+__all__ = ["answer", "ask", "ledger", "longest"]
+
+
+@own_defaults()
+def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | None = None) -> bytes:
+    """The upload of the device whose store is `folder`, in answer to a letter: at most one in each round.
+
+    It is on the disk, with what the device holds and has spent from then on, before it is returned. The first
+    one prepares the data and draws what the defence keeps; later ones find both in the store.
+
+    Args:
+        folder: The store.
+        message: What the server sent. The letter that was answered last gets the same bytes once more.
+        seeded: Draw noise from the experiment's keys, as a simulation does: not private.
+        post: The file for what the user posts, where that is anything; without it nothing is posted.
+
+    Raises:
+        BadInput: If the message is not what the protocol declares, its round was answered before and it is
+            another, the store's noise was drawn in the other way, or another process answers for too long;
+            the store stays as it was.
+        Exhausted: If the recipe's budget does not pay for it.
+        Corrupted: If the store is damaged.
+    """
+    if post is not None and (post.is_dir() or not post.parent.is_dir()):
+        raise BadInput(post, "is no place for a file", "name another")  # before the round counts as answered
+    with _opened(folder, seeded=seeded) as device:
+        received = device.read(message)
+        if not device.repeats(received):
+            device.respond(received)
+        device.note(received.notes, posts=post is not None)
+        device.save()
+        if post is not None and ANSWER + POST in device.own:
+            with atomic(post) as file:
+                file.write(device.bytes_of(ANSWER + POST))
+        return device.bytes_of(ANSWER + REPLY)
+
+
+@own_defaults()
+def ask(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
+    """The question of the device whose store is `folder`, with which it asks for recommendations.
+
+    It is charged to the ledger, once for each letter: the same letter gets the same question, unless a round
+    was answered in between.
+
+    Args:
+        folder: The store.
+        message: What the server sent, as for a round.
+        seeded: Draw what is random as a simulation does: not private.
+
+    Raises:
+        BadInput: If the message is not what the protocol declares, or the protocol's server does not score.
+        Exhausted: If the recipe's budget does not pay for it.
+        Corrupted: If the store is damaged.
+    """
+    with _opened(folder, seeded=seeded) as device:
+        if not overrides(device.fleet.protocol, Protocol, "query"):
+            what = f"under {type(device.fleet.protocol).__name__} devices score for themselves"
+            raise BadInput("--ask", what, "ask a device whose server scores")
+        if SEEDED not in device.own:  # else each question would draw anew what a defence draws once
+            raise BadInput("--ask", "this device has answered no round yet", "let it take part in one first")
+        received = device.read(message, asks=True)
+        if not device.has(QUESTION, received):
+            device.ask(received)
+        device.note(received.notes)
+        device.save()
+        return device.bytes_of(QUESTION + REPLY)
+
+
+@own_defaults()
+def ledger(folder: Path) -> dict[str, Any]:
+    """What the device whose store is `folder` has answered and asked, and what that cost; nothing changes."""
+    device = Device.open(folder)
+    begun = SEEDED in device.own
+    told = {"run": device.bytes_of(RUN).decode(), "seeded": device.seeded} if begun else {}
+    return {"run": "", "seeded": None, **told, **device.account.summary(device.ledger)}
+
+
+@own_defaults()
+def longest(folder: Path) -> int:
+    """The bytes of the longest letter that the device whose store is `folder` reads."""
+    return Device.open(folder).reader.longest
+
+
+@contextmanager
+def _opened(folder: Path, *, seeded: bool) -> Iterator[Device]:
+    """The device of a store, which no other process reads or writes meanwhile."""
+    if not (folder / CARD).is_file():
+        raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
+    with locked(folder, WAIT):
+        yield Device.open(folder, seeded=seeded)
