@@ -22,7 +22,7 @@ from veilrec.engine.local import LocalTask
 from veilrec.engine.respond import Answer, Chunk, respond
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
-from veilrec.node import device
+from veilrec.node import phone
 from veilrec.wire import codec
 from veilrec.wire.uploads import Letter
 
@@ -163,7 +163,7 @@ def spying(canaries: Canaries, spares: Sequence[int] = (), apart: Sequence[str] 
         spy.see(task.model, chunk.letter, before, answer)
         return answer
 
-    with patch.object(in_process, "respond", seen), patch.object(device, "respond", seen):
+    with patch.object(in_process, "respond", seen), patch.object(phone, "respond", seen):
         yield spy
 
 

@@ -17,7 +17,7 @@ from tests.corpus.stock import Stock
 from veilrec import node
 from veilrec.base.params import Params
 from veilrec.node import contents
-from veilrec.node.store import CARD, OWN, RECIPE, Store
+from veilrec.node.store import CARD, OWN, RECIPE, NodeStore
 
 __all__ = ["CASES", "FORGED"]
 
@@ -42,7 +42,7 @@ def forged(change: Callable[[Params], object]) -> Callable[[Path, Stock], Comman
     """A store that has answered, with other contents under a new seal."""
 
     def written(place: Path, stock: Stock) -> None:
-        store = Store.open(place)
+        store = NodeStore.open(place)
         own = dict(store.own)
         change(own)
         store.save(own)

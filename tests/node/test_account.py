@@ -14,7 +14,7 @@ from tests.node.test_device import CLIENT, SETS, alone, federation, files, noisy
 from veilrec import node
 from veilrec.base.params import Rows
 from veilrec.errors import BadInput, Exhausted
-from veilrec.node.device import Device
+from veilrec.node.phone import Phone
 from veilrec.privacy.ledger import Ledger
 from veilrec.protocol import State
 from veilrec.recipe import catalogue, plugins
@@ -55,7 +55,7 @@ def test_it_says_what_the_simulations_ledger_says(tmp_path: Path) -> None:
     assert [row["round"] for row in told["rounds"]] == [1, 2, 3]
     assert sum(row["spent"]["epsilon"] for row in told["rounds"]) == float(spent.epsilon)
     assert told["per_upload"]["epsilon"] == max(row["spent"]["epsilon"] for row in told["rounds"])
-    assert Device.open(tmp_path).account.units.sum(0).tolist() == ledger.units[CLIENT].tolist()
+    assert Phone.open(tmp_path).account.units.sum(0).tolist() == ledger.units[CLIENT].tolist()
 
 
 def test_a_device_whose_noise_is_secret_does_not_say_that_it_is_a_simulation(tmp_path: Path) -> None:
@@ -191,4 +191,4 @@ def test_units_are_those_of_what_left(tmp_path: Path) -> None:
 
     item = codec.decode(reply, engine.protocol.schema(engine.model, dtype=torch.float64))["item"]
     assert isinstance(item, Rows)
-    assert Device.open(tmp_path).account.units.tolist() == [[8 * len(item.row)]]
+    assert Phone.open(tmp_path).account.units.tolist() == [[8 * len(item.row)]]

@@ -17,9 +17,9 @@ from tests.node.mutations import broken, odd_values
 from veilrec import node
 from veilrec.base.params import Rows
 from veilrec.errors import BadInput
-from veilrec.node.device import Device
-from veilrec.node.letters import Reader, Received
-from veilrec.node.store import Store
+from veilrec.node.letters import Letterbox, Received
+from veilrec.node.phone import Phone
+from veilrec.node.store import NodeStore
 from veilrec.wire import codec
 
 FEW, MANY = 60, 3000
@@ -29,12 +29,12 @@ class World(NamedTuple):
     """A device without posts and one with them, how each reads, and a good letter to each."""
 
     stock: Stock
-    plain: Reader
-    poster: Reader
+    plain: Letterbox
+    poster: Letterbox
     letters: tuple[bytes, bytes]
 
     @property
-    def readers(self) -> tuple[Reader, Reader]:
+    def readers(self) -> tuple[Letterbox, Letterbox]:
         return self.plain, self.poster
 
 
@@ -43,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("letters")
     stock = Stock(folder / "stock")
     stores = stock.store(folder / "plain"), stock.poster(folder / "poster")
-    plain, poster = (Device.open(store).reader for store in stores)
+    plain, poster = (Phone.open(store).letterbox for store in stores)
     posts = {f"post/{n}": torch.zeros(3, *spec.shape, dtype=spec.dtype) for n, spec in stock.posts.items()}
     sheet = {**codec.decode(stock.letter_to_poster(), poster.fleet.form.sheet), **posts}
     notes = {"run": "spring", "attempt": "2"}
@@ -80,7 +80,7 @@ def test_bad_uploads_are_refused(name: str, world: World) -> None:
     assert str(error.value).startswith("upload: ")
 
 
-def refused(reader: Reader, stock: Stock, make: Make, says: str) -> None:
+def refused(reader: Letterbox, stock: Stock, make: Make, says: str) -> None:
     with pytest.raises(BadInput, match=says) as error:
         reader.read(make(stock))
     assert str(error.value).startswith("message: ")
@@ -100,7 +100,7 @@ def test_a_letter_is_known_again_by_what_it_holds(which: int, world: World) -> N
     assert reader.read(bytes(flipped)).hash != first.hash
 
 
-def probe(reader: Reader, data: bytes) -> Received | None:
+def probe(reader: Letterbox, data: bytes) -> Received | None:
     """A letter, or nothing where it is refused; any other error is a fault."""
     try:
         return reader.read(data)
@@ -148,8 +148,8 @@ def check_odd(world: World, data: st.DataObject, folder: Path) -> None:
         assert (store / node.OWN).read_bytes() == before
     else:
         assert node.answer(store, letter) == reply
-        Device.open(store)
-        assert Store.open(store).card.user
+        Phone.open(store)
+        assert NodeStore.open(store).card.user
 
 
 @settings(within, max_examples=8)

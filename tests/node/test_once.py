@@ -21,15 +21,15 @@ from veilrec.base import files as base
 from veilrec.base.locks import locked
 from veilrec.errors import BadInput, VeilrecError
 from veilrec.node.contents import ANSWER, REPLY
-from veilrec.node.device import Device
-from veilrec.node.store import Store
+from veilrec.node.phone import Phone
+from veilrec.node.store import NodeStore
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
-class Phone(NamedTuple):
+class World(NamedTuple):
     """A device of secret noise, and its server."""
 
     engine: Federation
@@ -47,10 +47,10 @@ class Phone(NamedTuple):
 
 
 @pytest.fixture
-def phone(tmp_path: Path) -> Phone:
+def phone(tmp_path: Path) -> World:
     engine, recipe = federation(noisy(NOISY["Laplace, touched rows"]))
     node.provision(engine, CLIENT, recipe.toml(), tmp_path / "store")
-    return Phone(engine, engine.start(), tmp_path / "store")
+    return World(engine, engine.start(), tmp_path / "store")
 
 
 def at_once(calls: list[Callable[[], bytes]]) -> list[bytes | VeilrecError]:
@@ -74,7 +74,7 @@ def at_once(calls: list[Callable[[], bytes]]) -> list[bytes | VeilrecError]:
 
 
 @pytest.mark.parametrize("callers", [2, 8])
-def test_callers_at_the_same_time_get_the_same_bytes(callers: int, phone: Phone) -> None:
+def test_callers_at_the_same_time_get_the_same_bytes(callers: int, phone: World) -> None:
     """Noise drawn twice could be averaged away, and the ledger would count one."""
     letter = phone.letter()
     found = at_once([lambda: node.answer(phone.store, letter)] * callers)
@@ -86,22 +86,22 @@ def test_callers_at_the_same_time_get_the_same_bytes(callers: int, phone: Phone)
 
 
 def test_planted_without_the_lock_the_noise_is_drawn_twice(
-    phone: Phone, monkeypatch: pytest.MonkeyPatch
+    phone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both read the store before either writes it."""
-    read, both = Device.read, threading.Barrier(2)
+    read, both = Phone.read, threading.Barrier(2)
 
-    def wait(self: Device, message: bytes, **rest: Any) -> Any:
+    def wait(self: Phone, message: bytes, **rest: Any) -> Any:
         both.wait(30)
         return read(self, message, **rest)
 
     monkeypatch.setattr("veilrec.node.acts.locked", lambda *arguments: nullcontext())
-    monkeypatch.setattr(Device, "read", wait)
+    monkeypatch.setattr(Phone, "read", wait)
     letter = phone.letter()
     assert len(set(at_once([lambda: node.answer(phone.store, letter)] * 2))) == 2
 
 
-def test_of_two_letters_at_the_same_time_one_is_answered(phone: Phone) -> None:
+def test_of_two_letters_at_the_same_time_one_is_answered(phone: World) -> None:
     calls = [
         lambda letter=letter: node.answer(phone.store, letter) for letter in (phone.letter(), phone.other())
     ]
@@ -111,7 +111,7 @@ def test_of_two_letters_at_the_same_time_one_is_answered(phone: Phone) -> None:
     assert node.ledger(phone.store)["answered"] == 1
 
 
-def processes(forge: Forge, phone: Phone, message: list[bytes], folder: Path) -> list[tuple[int, bytes]]:
+def processes(forge: Forge, phone: World, message: list[bytes], folder: Path) -> list[tuple[int, bytes]]:
     """How commands end that begin together, and what they wrote."""
     folder.mkdir()
     started = []
@@ -129,7 +129,7 @@ def processes(forge: Forge, phone: Phone, message: list[bytes], folder: Path) ->
 
 
 @needs_fork
-def test_processes_at_the_same_time_get_the_same_bytes(phone: Phone, forge: Forge, tmp_path: Path) -> None:
+def test_processes_at_the_same_time_get_the_same_bytes(phone: World, forge: Forge, tmp_path: Path) -> None:
     one, other = processes(forge, phone, [phone.letter()] * 2, tmp_path / "run")
     assert one == other
     assert one[0] == 0
@@ -139,7 +139,7 @@ def test_processes_at_the_same_time_get_the_same_bytes(phone: Phone, forge: Forg
 
 @needs_fork
 @pytest.mark.slow
-def test_ten_times_eight_processes(phone: Phone, forge: Forge, tmp_path: Path) -> None:
+def test_ten_times_eight_processes(phone: World, forge: Forge, tmp_path: Path) -> None:
     """Seven with the same letter, one with another: either it is the only one that is answered, or is not."""
     fresh = tmp_path / "fresh"
     shutil.copytree(phone.store, fresh)
@@ -155,7 +155,7 @@ def test_ten_times_eight_processes(phone: Phone, forge: Forge, tmp_path: Path) -
 
 
 def test_who_waits_too_long_is_told_that_another_process_answers(
-    phone: Phone, monkeypatch: pytest.MonkeyPatch
+    phone: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("veilrec.node.acts.WAIT", 0.05)
     before = files(phone.store)
@@ -208,9 +208,9 @@ def raised() -> None:
     raise Killed
 
 
-def whole(phone: Phone, before: dict[str, bytes], letter: bytes) -> bytes:
+def whole(phone: World, before: dict[str, bytes], letter: bytes) -> bytes:
     """After a crash: the store is the old one or the new one, and a repeat gets one answer for ever."""
-    own = Store.open(phone.store).own
+    own = NodeStore.open(phone.store).own
     kept = bytes(own[ANSWER + REPLY].tolist()) if ANSWER + REPLY in own else None
     if kept is None:
         assert (phone.store / node.OWN).read_bytes() == before[node.OWN]
@@ -222,7 +222,7 @@ def whole(phone: Phone, before: dict[str, bytes], letter: bytes) -> bytes:
     return reply
 
 
-def crash_everywhere(phone: Phone, folder: Path, patch: pytest.MonkeyPatch, last: bool = False) -> None:
+def crash_everywhere(phone: World, folder: Path, patch: pytest.MonkeyPatch, last: bool = False) -> None:
     """Crash at each call in turn, or at the end of a write alone, and look at what is left each time."""
     letter, before, fresh = phone.letter(), files(phone.store), folder / "fresh"
     shutil.copytree(phone.store, fresh)
@@ -241,14 +241,14 @@ def crash_everywhere(phone: Phone, folder: Path, patch: pytest.MonkeyPatch, last
 
 
 def test_a_crash_around_the_commit_leaves_the_old_or_the_new(
-    phone: Phone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash_everywhere(phone, tmp_path, monkeypatch, last=True)
 
 
 @pytest.mark.slow
 def test_a_crash_between_any_two_writes_leaves_the_old_or_the_new(
-    phone: Phone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash_everywhere(phone, tmp_path, monkeypatch)
 
@@ -262,7 +262,7 @@ def killed(store: str, letter: str, place: int) -> int:
 
 @needs_fork
 @pytest.mark.slow
-def test_a_process_that_is_gone_between_any_two_writes(phone: Phone, forge: Forge, tmp_path: Path) -> None:
+def test_a_process_that_is_gone_between_any_two_writes(phone: World, forge: Forge, tmp_path: Path) -> None:
     """Nothing is tidied up behind it, and its lock is free."""
     letter, before, fresh = phone.letter(), files(phone.store), tmp_path / "fresh"
     shutil.copytree(phone.store, fresh)
@@ -283,7 +283,7 @@ def test_a_process_that_is_gone_between_any_two_writes(phone: Phone, forge: Forg
 
 
 @pytest.mark.parametrize("round", [2**31 - 1, 4, -1, -(2**31)])
-def test_a_round_that_cannot_be_does_not_lock_the_device_out(round: int, phone: Phone) -> None:
+def test_a_round_that_cannot_be_does_not_lock_the_device_out(round: int, phone: World) -> None:
     before = files(phone.store)
     with pytest.raises(BadInput, match="less than nothing" if round < 0 else "and there are 4; send one"):
         node.answer(phone.store, phone.letter(round))
@@ -297,13 +297,13 @@ def test_passes_bound_the_rounds_as_well(tmp_path: Path) -> None:
     engine, recipe = federation(sets)
     assert engine.last == 8
     node.provision(engine, CLIENT, recipe.toml(), tmp_path / "store")
-    phone = Phone(engine, engine.start(), tmp_path / "store")
+    phone = World(engine, engine.start(), tmp_path / "store")
     with pytest.raises(BadInput, match="of round 9, and there are 8"):
         node.answer(phone.store, phone.letter(8))
     assert node.answer(phone.store, phone.letter(7))
 
 
-def test_another_attempt_gets_the_same_bytes_and_a_later_letter_does_not(phone: Phone) -> None:
+def test_another_attempt_gets_the_same_bytes_and_a_later_letter_does_not(phone: World) -> None:
     reply = node.answer(phone.store, phone.letter(1, attempt=2))
     assert {node.answer(phone.store, phone.letter(1, attempt=n)) for n in (1, 2, 3, 999_999_999)} == {reply}
     assert node.ledger(phone.store)["rounds"][0]["attempt"] == 2
@@ -352,7 +352,7 @@ def test_a_crash_before_the_post_leaves_it_to_the_repeat(
     assert post.read_bytes() == there
 
 
-def test_an_answer_that_cannot_be_written_is_there_for_the_next(phone: Phone) -> None:
+def test_an_answer_that_cannot_be_written_is_there_for_the_next(phone: World) -> None:
     """A full disk at the commit leaves the store as it was; a full output leaves the answer in it."""
     before = files(phone.store)
     with pytest.MonkeyPatch.context() as patch:
@@ -369,7 +369,7 @@ def test_an_answer_that_cannot_be_written_is_there_for_the_next(phone: Phone) ->
         assert node.ledger(phone.store)["answered"] == 1
 
 
-def test_a_store_that_has_answered_is_not_written_over(phone: Phone) -> None:
+def test_a_store_that_has_answered_is_not_written_over(phone: World) -> None:
     """Its ledger would be forgotten; one that has not, or that a crash has left half, is."""
     recipe = (phone.store / node.RECIPE).read_text(encoding="utf-8")
     node.provision(phone.engine, CLIENT, recipe, phone.store)
@@ -382,7 +382,7 @@ def test_a_store_that_has_answered_is_not_written_over(phone: Phone) -> None:
     assert files(phone.store) == before
 
 
-def test_letters_of_three_rounds_are_three(phone: Phone) -> None:
+def test_letters_of_three_rounds_are_three(phone: World) -> None:
     first, second, third = letters(phone.engine, phone.state)
     replies = [node.answer(phone.store, letter) for letter in (first, third)]
     with pytest.raises(BadInput, match="has answered round 3; send a later one"):

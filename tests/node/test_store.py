@@ -16,8 +16,8 @@ from tests.node.mutations import odd_tensor
 from veilrec import node
 from veilrec.base.params import Params
 from veilrec.errors import BadInput, Corrupted, VeilrecError
-from veilrec.node.device import Device
-from veilrec.node.store import CARD, OWN, RECIPE, Store
+from veilrec.node.phone import Phone
+from veilrec.node.store import CARD, OWN, RECIPE, NodeStore
 
 FEW, MANY = 40, 2000
 within = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -54,9 +54,9 @@ def same(one: Params, other: Params) -> bool:
 
 
 def test_it_comes_back_as_it_was_saved(answered: Path, tmp_path: Path) -> None:
-    store = Store.open(again(answered, tmp_path))
+    store = NodeStore.open(again(answered, tmp_path))
     store.save(store.own)
-    assert same(Store.open(store.folder).own, store.own)
+    assert same(NodeStore.open(store.folder).own, store.own)
     assert (store.folder / OWN).stat().st_mode & 0o077 == 0
     assert store.card.people == 60
     assert store.card.rounds == 2
@@ -68,19 +68,19 @@ def test_damage_is_found(name: str, stock: Stock, tmp_path: Path) -> None:
     place = stock.store(tmp_path / "store")
     change(place, stock)
     with pytest.raises(Corrupted, match=says) as error:
-        Store.open(place)
+        NodeStore.open(place)
     assert ";" in str(error.value)
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_what_no_store_has_is_found_under_any_seal(name: str, plain: Path, tmp_path: Path) -> None:
     change, says = FORGED[name]
-    store = Store.open(again(plain, tmp_path))
+    store = NodeStore.open(again(plain, tmp_path))
     own = dict(store.own)
     change(own)
     store.save(own)
     with pytest.raises(Corrupted, match=says):
-        Device.open(store.folder)
+        Phone.open(store.folder)
 
 
 def test_the_parts_of_two_stores_do_not_go_together(stock: Stock, answered: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_parts_of_two_stores_do_not_go_together(stock: Stock, answered: Path
         place = again(answered, tmp_path)
         (place / name).write_bytes((stock.store(tmp_path / name) / name).read_bytes())
         with pytest.raises(Corrupted):
-            Store.open(place)
+            NodeStore.open(place)
 
 
 def check_bytes(data: st.DataObject, answered: Path, folder: Path) -> None:
@@ -104,11 +104,11 @@ def check_bytes(data: st.DataObject, answered: Path, folder: Path) -> None:
         content[begin : begin + data.draw(st.integers(0, 30))] = data.draw(st.binary(max_size=30))
     path.write_bytes(content)
     try:
-        found = Store.open(place)
+        found = NodeStore.open(place)
     except VeilrecError:
         return
-    assert same(found.own, Store.open(answered).own)
-    assert found.recipe == Store.open(answered).recipe
+    assert same(found.own, NodeStore.open(answered).own)
+    assert found.recipe == NodeStore.open(answered).recipe
 
 
 @settings(within, max_examples=FEW)
@@ -126,7 +126,7 @@ def test_many_changed_bytes_are_found(data: st.DataObject, answered: Path, tmp_p
 
 def check_contents(data: st.DataObject, answered: Path, stock: Stock, folder: Path) -> None:
     """Other contents under a seal of their own: refused, or a store like any other."""
-    store = Store.open(again(answered, folder))
+    store = NodeStore.open(again(answered, folder))
     own = dict(store.own)
     for _ in range(data.draw(st.integers(1, 2))):
         name = data.draw(st.sampled_from([*sorted(own), "own/odd", "ledger/odd", "attribute/odd"]))

@@ -25,7 +25,7 @@ from veilrec.base.params import Message, Rows
 from veilrec.engine.probe import public
 from veilrec.errors import BadInput, ClientFailed
 from veilrec.model import Recommender
-from veilrec.node.letters import Reader
+from veilrec.node.letters import Letterbox
 from veilrec.privacy.mechanism import Mechanism, exact
 from veilrec.protocol import Server, Shape, State
 from veilrec.recipe import catalogue, plugins
@@ -171,7 +171,7 @@ def test_planted_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for k, (check, case) in enumerate(faults):
         found_by(check, case, tmp_path / str(k))
     with monkeypatch.context() as patched:
-        patched.setattr(Reader, "read", without_each(Reader.read))
+        patched.setattr(Letterbox, "read", without_each(Letterbox.read))
         found_by(checks.by_a_device, PTF, tmp_path / "device")
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "_told", lambda self, sent: {})

@@ -16,7 +16,7 @@ from veilrec.base.locks import WAIT, locked
 from veilrec.errors import BadInput
 from veilrec.model import overrides
 from veilrec.node.contents import ANSWER, POST, QUESTION, REPLY, RUN, SEEDED
-from veilrec.node.device import Device
+from veilrec.node.phone import Phone
 from veilrec.node.store import CARD
 from veilrec.protocol import Protocol
 
@@ -45,16 +45,16 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
     """
     if post is not None and (post.is_dir() or not post.parent.is_dir()):
         raise BadInput(post, "is no place for a file", "name another")  # before the round counts as answered
-    with _opened(folder, seeded=seeded) as device:
-        received = device.read(message)
-        if not device.repeats(received):
-            device.respond(received)
-        device.note(received.notes, posts=post is not None)
-        device.save()
-        if post is not None and ANSWER + POST in device.own:
+    with _opened(folder, seeded=seeded) as phone:
+        received = phone.read(message)
+        if not phone.repeats(received):
+            phone.respond(received)
+        phone.note(received.notes, posts=post is not None)
+        phone.save()
+        if post is not None and ANSWER + POST in phone.own:
             with atomic(post) as file:
-                file.write(device.bytes_of(ANSWER + POST))
-        return device.bytes_of(ANSWER + REPLY)
+                file.write(phone.bytes_of(ANSWER + POST))
+        return phone.bytes_of(ANSWER + REPLY)
 
 
 @own_defaults()
@@ -74,39 +74,39 @@ def ask(folder: Path, message: bytes, *, seeded: bool = False) -> bytes:
         Exhausted: If the recipe's budget does not pay for it.
         Corrupted: If the store is damaged.
     """
-    with _opened(folder, seeded=seeded) as device:
-        if not overrides(device.fleet.protocol, Protocol, "query"):
-            what = f"under {type(device.fleet.protocol).__name__} devices score for themselves"
+    with _opened(folder, seeded=seeded) as phone:
+        if not overrides(phone.fleet.protocol, Protocol, "query"):
+            what = f"under {type(phone.fleet.protocol).__name__} devices score for themselves"
             raise BadInput("--ask", what, "ask a device whose server scores")
-        if SEEDED not in device.own:  # else each question would draw anew what a defence draws once
+        if SEEDED not in phone.own:  # else each question would draw anew what a defence draws once
             raise BadInput("--ask", "this device has answered no round yet", "let it take part in one first")
-        received = device.read(message, asks=True)
-        if not device.has(QUESTION, received):
-            device.ask(received)
-        device.note(received.notes)
-        device.save()
-        return device.bytes_of(QUESTION + REPLY)
+        received = phone.read(message, asks=True)
+        if not phone.has(QUESTION, received):
+            phone.ask(received)
+        phone.note(received.notes)
+        phone.save()
+        return phone.bytes_of(QUESTION + REPLY)
 
 
 @own_defaults()
 def ledger(folder: Path) -> dict[str, Any]:
     """What the device whose store is `folder` has answered and asked, and what that cost; nothing changes."""
-    device = Device.open(folder)
-    begun = SEEDED in device.own
-    told = {"run": device.bytes_of(RUN).decode(), "seeded": device.seeded} if begun else {}
-    return {"run": "", "seeded": None, **told, **device.account.summary(device.ledger)}
+    phone = Phone.open(folder)
+    begun = SEEDED in phone.own
+    told = {"run": phone.bytes_of(RUN).decode(), "seeded": phone.seeded} if begun else {}
+    return {"run": "", "seeded": None, **told, **phone.account.summary(phone.ledger)}
 
 
 @own_defaults()
 def longest(folder: Path) -> int:
     """The bytes of the longest letter that the device whose store is `folder` reads."""
-    return Device.open(folder).reader.longest
+    return Phone.open(folder).letterbox.longest
 
 
 @contextmanager
-def _opened(folder: Path, *, seeded: bool) -> Iterator[Device]:
+def _opened(folder: Path, *, seeded: bool) -> Iterator[Phone]:
     """The device of a store, which no other process reads or writes meanwhile."""
     if not (folder / CARD).is_file():
         raise BadInput(folder, "is no device's store", f"give the folder that holds {CARD}")
     with locked(folder, WAIT):
-        yield Device.open(folder, seeded=seeded)
+        yield Phone.open(folder, seeded=seeded)

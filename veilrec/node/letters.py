@@ -23,7 +23,7 @@ from veilrec.wire.halves import many, tensors_of
 from veilrec.wire.notes import LONGEST, Notes, notes
 from veilrec.wire.uploads import EACH, Letter
 
-__all__ = ["Reader", "Received", "letter"]
+__all__ = ["Letterbox", "Received", "letter"]
 
 POST = "post/"  # before the names of what consenting users have posted
 
@@ -72,8 +72,8 @@ class Received(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A reader of letters to one device.
+class Letterbox:
+    """A letterbox: it reads the letters to one device.
 
     Attributes:
         fleet: The device.

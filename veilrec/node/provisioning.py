@@ -12,7 +12,7 @@ from veilrec.base.params import Params
 from veilrec.clients import Clients
 from veilrec.errors import BadInput, Corrupted
 from veilrec.node.contents import ROUND, WEIGHTS
-from veilrec.node.store import CARD, OWN, Card, Store, begin
+from veilrec.node.store import CARD, OWN, Card, NodeStore, begin
 from veilrec.rounds import Federation
 
 __all__ = ["known", "provision"]
@@ -76,7 +76,7 @@ def _check_free(folder: Path) -> None:
     if not (folder / CARD).exists() or not (folder / OWN).exists():
         return  # nothing, or what a crash has left of an earlier try
     try:
-        answered = ROUND in Store.open(folder).own
+        answered = ROUND in NodeStore.open(folder).own
     except (BadInput, Corrupted):
         answered = True
     if answered:

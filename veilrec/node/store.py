@@ -23,7 +23,7 @@ from veilrec.base.plain import check_file
 from veilrec.errors import BadInput, Corrupted
 from veilrec.node import contents
 
-__all__ = ["CARD", "OWN", "RECIPE", "VERSION", "Card", "Store", "begin"]
+__all__ = ["CARD", "OWN", "RECIPE", "VERSION", "Card", "NodeStore", "begin"]
 
 RECIPE, CARD, OWN = "recipe.toml", "node.json", "own.safetensors"
 VERSION = 3  # of a store; those before it had no ledger
@@ -74,7 +74,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Store:
+class NodeStore:
     """A store that was read, and holds what it says.
 
     Attributes:
@@ -92,7 +92,7 @@ class Store:
     begins: bytes
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
+    def open(cls, folder: Path) -> NodeStore:
         """Read a store.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The device: what one phone does with a letter, at most once, and what it keeps of that."""
+"""The phone: what one device does with a letter, at most once, and what it keeps of that."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from veilrec.model import made
 from veilrec.node import contents
 from veilrec.node.account import Account
 from veilrec.node.contents import ANSWER, LETTER, POST, QUESTION, REPLY, RUN, SEEDED, WEIGHTS
-from veilrec.node.letters import Reader, Received
+from veilrec.node.letters import Letterbox, Received
 from veilrec.node.provisioning import known
-from veilrec.node.store import OWN, RECIPE, Store
+from veilrec.node.store import OWN, RECIPE, NodeStore
 from veilrec.privacy.ledger import Ledger
 from veilrec.protocol import Counterpart
 from veilrec.recipe import Recipe, assembly
@@ -34,13 +34,13 @@ from veilrec.wire.frame import shown
 from veilrec.wire.notes import Notes, fingerprint
 from veilrec.wire.uploads import Exchange
 
-__all__ = ["Device"]
+__all__ = ["Phone"]
 
 ALONE = torch.tensor([0])
 
 
 @dataclass
-class Device:
+class Phone:
     """One phone at work. What it changes is written by `save`, all at once.
 
     Attributes:
@@ -51,16 +51,16 @@ class Device:
         account: What it has spent.
     """
 
-    store: Store
+    store: NodeStore
     fleet: InProcess
     seeded: bool
     own: Params
     account: Account
 
     @classmethod
-    def open(cls, folder: Path, *, seeded: bool | None = None) -> Device:
+    def open(cls, folder: Path, *, seeded: bool | None = None) -> Phone:
         """The device of a store; with `seeded`, unless its noise is of the other kind."""
-        store = Store.open(folder)
+        store = NodeStore.open(folder)
         was = bool(store.own[SEEDED]) if SEEDED in store.own else None
         if None not in (seeded, was) and seeded != was:
             raise _other_noise(folder, seeded=bool(seeded))
@@ -72,9 +72,9 @@ class Device:
         return cls(store, fleet, simulated, dict(store.own), account)
 
     @property
-    def reader(self) -> Reader:
-        """The reader of its letters."""
-        return Reader(self.fleet, self.store.card.people, self.store.card.rounds)
+    def letterbox(self) -> Letterbox:
+        """The letterbox, which reads its letters."""
+        return Letterbox(self.fleet, self.store.card.people, self.store.card.rounds)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -87,7 +87,7 @@ class Device:
 
     def read(self, message: bytes, *, asks: bool = False) -> Received:
         """A letter, unless it is of another run than the first, or of another recipe than the store's."""
-        received = self.reader.read(message, asks=asks)
+        received = self.letterbox.read(message, asks=asks)
         told = received.notes
         if RUN in self.own and (run := self.bytes_of(RUN).decode()) != told.run:
             what = f"of another run, {_quoted(told.run)}; this device answers {_quoted(run)}"
@@ -179,7 +179,7 @@ class Device:
         self.own |= {kind + LETTER: _tensor(received.hash), kind + REPLY: _tensor(reply)}
 
 
-def _fleet(store: Store, *, seeded: bool) -> InProcess:
+def _fleet(store: NodeStore, *, seeded: bool) -> InProcess:
     """A fleet of one phone, with the keys of the large one or secret ones; prepared if it was not yet.
 
     Which items a pass draws as untouched must be as secret as noise: a server that could draw them again
