@@ -15,7 +15,6 @@ With ``--runs DIR`` the runs stay there, and those that are finished are not run
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import shutil
 import subprocess
@@ -28,8 +27,10 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
+
+from veilrec.runs.integrity import changes
 
 Change = Callable[[dict[str, Tensor]], None]  # of the private parts of a state
 Found = dict[str, list[list[float]]]  # of each row its columns, of each column one number a seed
@@ -116,24 +117,16 @@ def exchanges(kept: Sequence[str], begins: Tensor) -> dict[str, Change]:
 
 
 @contextmanager
-def exchanged(run: Path, change: Change) -> Iterator[Path]:
+def exchanged(run: Path, exchange: Change) -> Iterator[Path]:
     """A copy of a run whose private parts are changed, and whose digest says so."""
     with tempfile.TemporaryDirectory(dir=run.parent) as folder:
         copy = Path(folder) / "run"
-        shutil.copytree(run, copy, ignore=shutil.ignore_patterns("users.safetensors", "checkpoint", "lock"))
+        shutil.copytree(run, copy, ignore=shutil.ignore_patterns("checkpoint", "lock"))
         tensors, metadata = _load(run / "users.safetensors")
-        change(tensors)
-        save_file(tensors, copy / "users.safetensors", metadata=metadata)
-        sealed(copy, "users.safetensors")
+        exchange(tensors)
+        with changes.change(copy) as new, new.writing("users.safetensors", secret=True) as file:
+            file.write(save(tensors, metadata=metadata))
         yield copy
-
-
-def sealed(run: Path, name: str) -> None:
-    """Tell a run that one of its files has been replaced on purpose."""
-    result = json.loads((run / "result.json").read_text())
-    data = (run / name).read_bytes()
-    result["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-    (run / "result.json").write_text(json.dumps(result))
 
 
 def probe(run: Path) -> tuple[Tensor, dict[str, Tensor]]:

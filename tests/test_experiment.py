@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.forking import small
-from tests.worlds import checkerboard, log_of
+from tests.worlds import checkerboard, files_of, log_of
 from veilrec.base.plan import Plan
 from veilrec.datasets.synthetic import synthetic
 from veilrec.defence import Defence, HelperSteps, chain
@@ -131,13 +131,13 @@ def crash_at(phase: str) -> Any:
 
 @pytest.mark.parametrize("run", [replace(mf(), defence=StopAt(7)), mf(lr=0.2, evaluate_every=1, patience=2)])
 def test_a_run_that_had_stopped_does_not_train_on(run: Experiment, tmp_path: Path) -> None:
-    whole = run.run(tmp_path / "whole")
+    run.run(tmp_path / "whole")
     with pytest.raises(Crash):
         run.run(tmp_path / "run", progress=crash_at("test"))
     told: list[str] = []
-    result = run.run(tmp_path / "run", resume=True, progress=lambda phase, *_: told.append(phase))
+    run.run(tmp_path / "run", resume=True, progress=lambda phase, *_: told.append(phase))
     assert "clients" not in told
-    assert result.files == whole.files
+    assert files_of(tmp_path / "run") == files_of(tmp_path / "whole")
 
 
 def test_a_world_without_validation_items(tmp_path: Path) -> None:
@@ -159,22 +159,25 @@ def test_without_validation_all_but_the_test_item_is_trained_on(tmp_path: Path) 
 
 def test_resuming_a_finished_run_gives_its_result(tmp_path: Path) -> None:
     result = small(2).run(tmp_path / "run")
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("[!.]*") if path.is_file()}
     assert small(2).run(tmp_path / "run", resume=True) == result
     assert {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()
+        path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("[!.]*") if path.is_file()
     } == before
-    with pytest.raises(BadInput, match="another recipe or other data"):
+    with pytest.raises(BadInput, match=r"another recipe or other data: plan\.rounds was 2, is 3"):
         small(3).run(tmp_path / "run", resume=True)
+    with pytest.raises(BadInput, match="another recipe or other data: its data, or the kind of device"):
+        replace(small(2), data=checkerboard(22)).run(tmp_path / "run", resume=True)
 
 
 def test_resuming_an_empty_folder_starts(tmp_path: Path) -> None:
-    assert small(2).run(tmp_path, resume=True).files == small(2).run(tmp_path / "b" / "c").files
+    small(2).run(tmp_path, resume=True)
+    small(2).run(tmp_path / "b" / "c")
+    assert files_of(tmp_path) == files_of(tmp_path / "b" / "c")
 
 
 def test_without_a_folder_the_result_is_the_same(tmp_path: Path) -> None:
     there, nowhere = small(4).run(tmp_path / "run"), small(4).run()
-    assert nowhere.files == {}
     for name in ("utility", "selected", "traffic", "settings", "fingerprint", "data"):
         assert getattr(there, name) == getattr(nowhere, name)
 
@@ -201,8 +204,10 @@ def test_the_seed_is_the_run_and_the_split_seed_the_world(tmp_path: Path) -> Non
     first, same, other = (
         replace(small(2), seed=seed).run(tmp_path / name) for seed, name in ((1, "a"), (1, "b"), (2, "c"))
     )
-    assert first.files == same.files
-    assert first.files["model.safetensors"] != other.files["model.safetensors"]
+    a, b, c = (files_of(tmp_path / name) for name in "abc")
+    assert a == b
+    assert a["model.safetensors"] != c["model.safetensors"]
+    assert first.utility == same.utility
     assert first.utility.floor == other.utility.floor
     federations = [replace(small(2), seed=seed).federation() for seed in (1, 2)]
     assert federations[0].clients.consents["gender"].equal(federations[1].clients.consents["gender"])
@@ -337,8 +342,8 @@ def make(cell: Cell[None]) -> Experiment:
 
 def test_cells_are_ordinary_runs(tmp_path: Path) -> None:
     results = run_cells(cells(0, 1), make, tmp_path / "all")
-    alone = replace(small(2), seed=1).run(tmp_path / "alone")
-    assert results["seed=1"].files == alone.files
+    replace(small(2), seed=1).run(tmp_path / "alone")
+    assert files_of(tmp_path / "all" / "seed=1") == files_of(tmp_path / "alone")
     assert Result.load(tmp_path / "all" / "seed=0") == results["seed=0"]
     index = json.loads((tmp_path / "all" / "index.json").read_text(encoding="utf-8"))
     assert index["cells"] == [
@@ -364,7 +369,9 @@ def test_cells_are_resumed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="other cells"):
         run_cells(cells(0, 1), make, tmp_path / "all", resume=True)
     resumed = run_cells(cells(0, 1, 2), make, tmp_path / "all", resume=True)
-    assert [r.files for r in resumed.values()] == [r.files for r in whole.values()]
+    assert resumed.keys() == whole.keys()
+    for name in whole:
+        assert files_of(tmp_path / "all" / name) == files_of(tmp_path / "whole" / name)
 
 
 @pytest.mark.parametrize("names", [["../x"], ["a/b"], [".."], [""], ["a", "a"], []])

@@ -6,11 +6,13 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from veilrec.base.files import Digest
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Scope
 from veilrec.base.plan import Plan
@@ -24,6 +26,7 @@ from veilrec.model import Recommender
 from veilrec.protocol import Protocol, State
 from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
+from veilrec.runs.integrity.manifest import Manifest
 from veilrec.wire.uploads import Exchange
 
 RAGGED = (1, 2, 3, 5, 9, 17, 40, 100, 257, 600, 1200, 2000)  # training events of each client
@@ -222,3 +225,9 @@ def largest(a: Tensor, b: Tensor) -> float:
     """The largest difference between two tensors of one shape."""
     assert a.shape == b.shape
     return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0
+
+
+def files_of(run: Path) -> dict[str, Digest]:
+    """The checksums of what a finished run holds, without what no two runs share."""
+    files = Manifest.load(run).files
+    return {name: entry for name, entry in files.items() if name not in ("result.json", "timing.jsonl")}

@@ -13,6 +13,7 @@ import torch
 from veilrec.attack import Attack
 from veilrec.base import toml
 from veilrec.base.defaults import own_defaults
+from veilrec.base.files import Digest
 from veilrec.base.keys import Keys
 from veilrec.base.limits.bounds import Bounds, Seed, Share, hold
 from veilrec.base.plan import Plan
@@ -31,15 +32,15 @@ from veilrec.model import Recommender, made, wants_features
 from veilrec.privacy import ledger
 from veilrec.protocol import Protocol
 from veilrec.protocols.fedavg import FedAvg
-from veilrec.result import RESULT, Result
+from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.erasing import request_of
-from veilrec.runs.fingerprint import describe, fingerprint
+from veilrec.runs.fingerprint import describe, difference, fingerprint
+from veilrec.runs.integrity.manifest import is_finished
 from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.session import Session
 from veilrec.runs.training import Progress
-from veilrec.runs.world import IDS, save_world
 from veilrec.wire.transcript import Record
 
 if TYPE_CHECKING:
@@ -214,13 +215,13 @@ class Experiment:
             with stoppable(echo=ECHO if link else 0.0) as stop, folder.claim(out, resume=resume) as place:
                 if link is not None:
                     link.begin()
-                if (place / RESULT).exists():
-                    return _finished(place, mark)
+                if is_finished(place):
+                    return _finished(place, mark, settings)
+                began: Mapping[str, Digest] = {}
                 if out is not None:
-                    folder.write_recipe(place, toml.write(settings) if recipe is None else recipe.toml())
-                    if world and not (place / IDS).exists():
-                        save_world(place, self.data)
-                session = self._session(federation, place, out is not None, progress, examiner)
+                    text = toml.write(settings) if recipe is None else recipe.toml()
+                    began = folder.lay_out(place, text, self.data if world else None)
+                session = self._session(federation, place, progress, examiner, began)
                 return session.run(stop, checkpoint_seconds, mark, settings)
 
         if link is None:
@@ -230,11 +231,16 @@ class Experiment:
         return shared(link, self.federation, self.part, alone)
 
     def _session(
-        self, federation: Federation, place: Path, keeps: bool, progress: Progress | None, examiner: Examiner
+        self,
+        federation: Federation,
+        place: Path,
+        progress: Progress | None,
+        examiner: Examiner,
+        began: Mapping[str, Digest],
     ) -> Session:
-        """One process's work in a run directory."""
-        told = progress or (lambda *told: None)
-        return Session(federation, self.data, self._record, place, keeps, told, examiner, self.erasers)
+        """One process's work in a run directory, which stays if it began with anything."""
+        told, keeps = progress or (lambda *told: None), bool(began)
+        return Session(federation, self.data, self._record, place, keeps, told, examiner, self.erasers, began)
 
     @property
     def _record(self) -> Record:
@@ -269,12 +275,12 @@ class Experiment:
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
 
 
-def _finished(place: Path, mark: str) -> Result:
+def _finished(place: Path, mark: str, settings: Mapping[str, Any]) -> Result:
     result = Result.load(place)
     if result.fingerprint != mark:
-        raise BadInput(
-            place, "a finished run of another recipe or other data", "choose another folder with --out"
-        )
+        what = difference(result.settings, settings) or "its data, or the kind of device"
+        fix = "choose another folder with --out"
+        raise BadInput(place, f"a finished run of another recipe or other data: {what}", fix)
     folder.tidy(place)  # in case the process died right after its last write
     return result
 

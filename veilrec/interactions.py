@@ -110,6 +110,47 @@ class Interactions:
     def __len__(self) -> int:
         return len(self.user)
 
+    def check(self) -> None:
+        """Refuse a log from a file that `build` could not have made.
+
+        >>> from veilrec.datasets.synthetic import synthetic
+        >>> replace(synthetic(users=3, items=8), n_users=2, user_ids=["Ann", "Bob"]).check()
+        Traceback (most recent call last):
+        ValueError: events name ids that do not exist
+
+        Raises:
+            ValueError: With the first thing that does not fit.
+        """
+        columns = {"item": self.item, "rating": self.rating, "time": self.time}
+        for name, column in columns.items():
+            if column is not None and column.shape != self.user.shape:
+                raise ValueError(f"{name} is not one number an event")
+        if self.user.dim() != 1 or (self.user.diff() < 0).any():
+            raise ValueError("events are out of order")
+        for column, size in ((self.user, self.n_users), (self.item, self.n_items)):
+            if column.dtype != torch.int64:
+                raise ValueError("ids of events are no whole numbers")
+            if len(column) and (int(column.min()) < 0 or int(column.max()) >= size):
+                raise ValueError("events name ids that do not exist")
+        self._check_people()
+        if len(self.texts or self.item_ids) != self.n_items or len(self.item_ids) != self.n_items:
+            raise ValueError("items and their names are not equally many")
+
+    def _check_people(self) -> None:
+        """Refuse what is not one a user."""
+        if len(self.user_ids) != self.n_users:
+            raise ValueError("users and their names are not equally many")
+        for name, label in self.attributes.items():
+            most = len(self.classes.get(name, range(1 << 31))) - 1
+            fits = label.shape == (self.n_users,) and not label.is_floating_point()
+            if not fits or (len(label) and (int(label.min()) < -1 or int(label.max()) > most)):
+                raise ValueError(f"attribute {name} does not fit its classes")
+        for name, value in self.values.items():
+            if value.shape != (self.n_users,) or value.dtype != torch.float64 or value.isinf().any():
+                raise ValueError(f"{name} is not one number a user")
+        if (rows := self.features) is not None and (rows.dim() != 2 or len(rows) != self.n_users):
+            raise ValueError("features are not one row a user")
+
     @property
     def counts(self) -> Tensor:
         """``[users]`` events of each user."""

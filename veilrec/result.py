@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from veilrec.base.files import read_json, write_json
+from veilrec.base.files import Digest, read_json
+from veilrec.base.limits.schema import Wrong
 from veilrec.errors import BadInput, Corrupted
+from veilrec.runs.integrity.changes import changing
+from veilrec.runs.integrity.manifest import BEFORE, RESULT, SINCE, Manifest, steadily
+from veilrec.runs.integrity.results import check_result
 
 __all__ = ["RESULT", "Result", "Utility"]
-
-RESULT, VERSION = "result.json", 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,6 @@ class Result:
         ledger: What the defences guarantee formally, per upload and over the run, or that they do not.
         curves: Metrics by round.
         utility_replicates: Bootstrap replicates by metric, keyed by user: two runs pair up.
-        files: The other files of the run directory, by name, with checksum and size.
         fingerprint, data_fingerprint: Hashes of recipe and data together, and of the data.
     """
 
@@ -75,7 +76,6 @@ class Result:
     ledger: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
     utility_replicates: Mapping[str, Any] = field(default_factory=dict)
-    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def reads(self) -> str:
         """A sentence on what the model is told about a user beside the events; empty where it is nothing."""
@@ -92,9 +92,14 @@ class Result:
             "." if blurred else ": who sees how it moves may read them off."
         )
 
-    def save(self, folder: Path) -> None:
-        """Write ``result.json``, which says that the run is finished."""
-        write_json(folder / RESULT, self.values())
+    def save(self, folder: Path, files: Mapping[str, Digest] | None = None) -> None:
+        """Write it, with a manifest that vouches for it and for `files`: the run is finished from then on.
+
+        The lock is the caller's.
+        """
+        with changing(folder) as new:
+            new.keep(files or {})
+            new.write_json(RESULT, self.values())
 
     @classmethod
     def load(cls, folder: Path) -> Result:
@@ -102,26 +107,27 @@ class Result:
 
         Raises:
             BadInput: Where there is none.
-            Corrupted: Where it is not what `save` wrote.
+            Corrupted: Where it is not what the run wrote.
         """
-        path = folder / RESULT
-        if not path.is_file():
-            raise BadInput(
-                path, "no such file: not a finished run", "finish it with --resume, or name another folder"
-            )
-        return cls.of(read_json(path), path)
+        return steadily(folder, cls.read)
+
+    @classmethod
+    def read(cls, manifest: Manifest) -> Result:
+        """The result among the files of a run."""
+        return cls.of(read_json(manifest.path(RESULT)), manifest.folder / RESULT)
 
     def values(self) -> dict[str, Any]:
         """The whole result in plain words and numbers."""
-        return {"version": VERSION, **asdict(self)}
+        return {"version": SINCE, **asdict(self)}
 
     @classmethod
     def of(cls, values: Mapping[str, Any], path: Path) -> Result:
         """The reverse of `values`, which come from a file."""
-        if (version := values.get("version")) != VERSION:
-            raise BadInput(path, f"written as version {version}", f"this veilrec reads version {VERSION}")
+        if (version := values.get("version")) not in (SINCE, BEFORE):
+            raise BadInput(path, f"written as version {version}", f"this veilrec reads version {SINCE}")
         try:
-            known = {f.name: values[f.name] for f in fields(cls)}
-            return cls(**{**known, "utility": Utility(**known["utility"])})
-        except (KeyError, TypeError) as cause:
-            raise Corrupted(f"{path}: lacks {cause}; restore the file") from cause
+            check_result(values)
+        except Wrong as wrong:
+            raise Corrupted(f"{path}: {wrong}; restore the file") from wrong
+        known = {f.name: values[f.name] for f in fields(cls)}
+        return cls(**{**known, "utility": Utility(**known["utility"])})

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
-from benchmarks.pard_vector import Found, add, auc_of, exchanges, of_another, sealed, table, told, way, ways
+from benchmarks.pard_vector import (
+    Found,
+    add,
+    auc_of,
+    exchanged,
+    exchanges,
+    of_another,
+    table,
+    told,
+    way,
+    ways,
+)
+from tests.results import result
+from veilrec.base.files import digest
+from veilrec.runs.integrity.manifest import Manifest
 
 
 def test_a_vector_that_stays_goes_no_way() -> None:
@@ -56,13 +69,17 @@ def test_one_vector_is_exchanged_at_a_time() -> None:
     assert len(found) == 5
 
 
-def test_a_replaced_file_is_sealed_again(tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text(json.dumps({"files": {"users": {}, "model": {"bytes": 1}}}))
-    (tmp_path / "users").write_bytes(b"new")
-    sealed(tmp_path, "users")
-    files = json.loads((tmp_path / "result.json").read_text())["files"]
-    assert files["users"] == {"sha256": hashlib.sha256(b"new").hexdigest(), "bytes": 3}
-    assert files["model"] == {"bytes": 1}
+def test_a_copy_with_another_vector_vouches_for_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    save_file({"user": torch.ones(2)}, run / "users.safetensors", metadata={"a": "b"})
+    result().save(run, {"users.safetensors": digest(run / "users.safetensors")})
+    with exchanged(run, lambda tensors: tensors.update(user=torch.zeros(2))) as copy:
+        assert Manifest.load(copy).faults() == []
+        with safe_open(copy / "users.safetensors", "pt") as file:
+            assert file.get_tensor("user").tolist() == [0, 0]
+            assert file.metadata() == {"a": "b"}
+    assert list(tmp_path.iterdir()) == [run]
 
 
 def test_both_halves_are_found_in_the_transcript(tmp_path: Path) -> None:

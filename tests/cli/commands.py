@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from veilrec.cli import main
+from veilrec.runs.integrity.checked import CHECKED
 
 
 class Answer(NamedTuple):
@@ -28,10 +29,11 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Answer:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file and folder below a folder, with a hash of what it holds."""
+    """Every file and folder below a folder, with a hash of what it holds, but for a memory of checksums."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         if path.is_file()
         else "folder"
         for path in sorted(folder.rglob("*"))
+        if path.name != CHECKED
     }

@@ -136,7 +136,7 @@ def test_what_cannot_be_compared_gets_one_line(tmp_path: Path, capsys: pytest.Ca
     base = result()
     sampled = replace(base.utility, protocol="99 candidates")
     a, b = put(tmp_path / "a", base), put(tmp_path / "b", replace(base, utility=sampled))
-    put(tmp_path / "old", base)
+    (tmp_path / "old").mkdir()
     (tmp_path / "old" / "result.json").write_text('{"version": 1}')
     (tmp_path / "unfinished").mkdir()
     put(tmp_path / "torn", base)
@@ -147,8 +147,8 @@ def test_what_cannot_be_compared_gets_one_line(tmp_path: Path, capsys: pytest.Ca
         ([a, a], 2, f"{a}: named twice; name each run once"),
         ([a, tmp_path / "nothing"], 2, "nothing: no such folder; name a run directory"),
         ([tmp_path / "unfinished"], 2, "result.json: no such file: not a finished run"),
-        ([tmp_path / "old"], 2, "written as version 1; this veilrec reads version 2"),
-        ([tmp_path / "torn"], 4, "cannot be read as JSON"),
+        ([tmp_path / "old"], 2, "written as version 1; this veilrec reads version 3"),
+        ([tmp_path / "torn"], 4, "torn/result.json: not what the run wrote; restore the file"),
         ([a, "--metric", "ndcg@11"], 2, f'--metric: {a} has no "ndcg@11"; did you mean "ndcg@10"?'),
         ([a, "--audit", "pard"], 2, '--audit: no run has an audit "pard"; '),
         ([], 2, "Missing argument"),

@@ -39,7 +39,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stamps(folder: Path) -> dict[str, int]:
-    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("[!.]*") if path.is_file()}
 
 
 def test_finished_runs_are_not_run_again(done: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,7 +194,7 @@ def test_light_runs_are_their_results(
     first = call(capsys, "reproduce", done / "tiny", *arguments, "--light")
     assert first.code == 0, first.err
     kept = sorted(path.name for path in (tmp_path / "out" / "synthetic" / "plain" / "seed=0").iterdir())
-    assert kept == ["metrics.jsonl", "recipe.toml", "result.json", "timing.jsonl"]
+    assert kept == ["manifest.json", "metrics.jsonl", "recipe.toml", "result.json", "timing.jsonl"]
     again = call(capsys, "reproduce", done / "tiny", *arguments)
     assert "1 runs: 1 finished, 0 to run" in again.err
     assert again.out == first.out
@@ -289,9 +289,8 @@ def test_an_audit_that_is_asked_for_by_now_is_told(
     text = target.read_text(encoding="utf-8")
     assert "- Synthetic: Noisy, seed 0: audit apm was not made\n" in text
     place = tmp_path / "out" / "synthetic" / "plain" / "seed=0"
-    result = json.loads((place / "result.json").read_text())
-    result["privacy"]["apm"] = {"threat": {"known": 0.4}, "attributes": {}}
-    (place / "result.json").write_text(json.dumps(result))
+    one = Result.load(place)
+    replace(one, privacy={**one.privacy, "apm": {"threat": {"known": 0.4}, "attributes": {}}}).save(place)
     assert json.loads(call(capsys, *table, "--json").out)["other_settings"] == {
         "synthetic/plain/seed=0": "known of audit apm was 0.4, is 0.1",
         "synthetic/noisy/seed=0": "audit apm was not made",

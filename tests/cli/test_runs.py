@@ -56,7 +56,7 @@ def made(place: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 def stable(result: dict[str, Any]) -> dict[str, Any]:
     """A result without what differs from one machine or hour to the next."""
-    return {name: value for name, value in result.items() if name not in {"timing", "environment", "files"}}
+    return {name: value for name, value in result.items() if name not in {"timing", "environment"}}
 
 
 def test_a_run_is_told_and_left(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ from veilrec.errors import Corrupted
 from veilrec.models.fedrap import FedRAP
 from veilrec.rounds import Federation
 from veilrec.runs.checkpoint import flat, unflat
-from veilrec.runs.folder import _state_of, save_state
+from veilrec.runs.folder import MODEL, USERS, _state_of, save_state
 
 N, ITEMS = 7, 9
 EITHER = pytest.mark.parametrize("keeps", ["memory", "disk"])
@@ -221,7 +221,7 @@ def test_a_run_directory_gives_back_what_devices_held(keeps: Keeps, after: Keeps
     fed, other = fed_of(keeps), fed_of(after)
     state = run(fed, 3)
     save_state(tmp_path, state, state.devices)
-    again = both(other, _state_of(tmp_path, state.round, emptied(other)))
+    again = both(other, _state_of(tmp_path / MODEL, tmp_path / USERS, state.round, emptied(other)))
     assert told(other, again) == told(fed, state)
     assert again.devices.clients().tolist() == state.devices.clients().tolist()
 

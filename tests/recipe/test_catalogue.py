@@ -5,18 +5,20 @@ from __future__ import annotations
 import doctest
 import hashlib
 import inspect
+import os
+import sys
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests import outside
-from veilrec.defence import HOOKS
-from veilrec.errors import BadInput
-from veilrec.recipe import catalogue, plugins
+from veilrec.defence import HOOKS, Defence
+from veilrec.errors import BadInput, visible
+from veilrec.recipe import assembly, catalogue, plugins
 from veilrec.recipe.settings import REQUIRED
 
 EVERY = [(kind, name, entry) for kind in catalogue.KINDS for name, entry in catalogue.entries(kind).items()]
@@ -178,3 +180,96 @@ def test_an_installed_package_adds_entries(tmp_path: Path, monkeypatch: pytest.M
     points["veilrec.attacks"] = ["their_defences:Gone"]
     with pytest.raises(BadInput, match="entry point their_defences:Gone: cannot be loaded: AttributeError"):
         catalogue.entries("attacks")
+
+
+HEAD = "from dataclasses import dataclass, field\nfrom veilrec.defence import Defence\n"
+MADE = HEAD + '@dataclass(frozen=True)\nclass D(Defence):\n    """Doc."""\n'
+ODD = {
+    "an error without words": "class E(Exception):\n    def __str__(self): raise RuntimeError\nraise E",
+    "an error of its own kind": "class E(BaseException): pass\nraise E('odd')",
+    "an end": "raise GeneratorExit",
+    "a long error": "raise ValueError('x' * 10**6)",
+    "a list of one number": "__all__ = [5]",
+    "a list that is a number": "__all__ = 5",
+    "a list that is nothing": "__all__ = None",
+    "a value without a module": (
+        "class Odd:\n    @property\n    def __module__(self): raise RuntimeError('no')\nodd = Odd()\n"
+    ),
+    "a value that answers nothing": (
+        "class M:\n    def __getattribute__(self, n): raise RuntimeError\nodd = M()\n__all__ = ['odd']\n"
+    ),
+    "a name that does not print": MADE + "    a: float = 1.0\nD.__name__ = '\\x1b[31mred'\n",
+    "a default that shows nothing": (
+        "class O:\n    def __repr__(self): raise RuntimeError\n"
+        + MADE
+        + "    a: O = field(default_factory=O)\n"
+    ),
+    "an annotation that is none": MADE + "    a: 'Nothing[known' = 0.5\n",
+    "a signature that is a number": HEAD + "class D(Defence):\n    __signature__ = 5\n",
+    "a module that hides": HEAD + "import sys\nsys.modules.pop(__name__)\nclass D(Defence): pass\n",
+    "nothing but bytes": bytes(range(256)).decode("latin-1"),
+    "too much": "#" * (1 << 24),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_whatever_a_plugin_holds_is_one_error(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(ODD[what], encoding="latin-1")
+    with pytest.raises(BadInput) as error:
+        catalogue.load_plugin(path)
+    assert str(error.value).startswith(str(path))
+    assert len(visible(error.value)) <= 400
+    assert plugins.loaded() == []
+    assert not [name for name in sys.modules if name.startswith("veilrec_plugin_")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes")
+def test_a_plugin_is_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    for name in ("pipe.py", "folder.py"):
+        with pytest.raises(BadInput, match="no file of at most"):
+            catalogue.load_plugin(tmp_path / name)
+
+
+def test_an_interruption_is_no_fault_of_a_plugin(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        catalogue.load_plugin(tmp_path / "slow.py")
+
+
+@pytest.mark.parametrize("what", ["nothing", "a number", "a name", "an error without words"])
+def test_whatever_an_installed_package_brings_is_one_error(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    class Point(NamedTuple):
+        value: str = "theirs:thing"
+
+        def load(self) -> Any:
+            if what == "an error without words":
+                raise Odd
+            return {"nothing": None, "a number": 5, "a name": type("\x1b[31m", (Defence,), {})}[what]
+
+    monkeypatch.setattr(catalogue, "entry_points_of", lambda group: (Point(),))
+    with pytest.raises(BadInput, match=r"^entry point theirs:thing: ") as error:
+        catalogue.entries("defences")
+    assert "\x1b" not in visible(error.value)
+
+
+@pytest.mark.parametrize(
+    "body", ["return 5", "raise KeyError('k')", "return replace(synthetic(), n_users=1)"]
+)
+def test_a_dataset_from_elsewhere_that_gives_none_is_one_error(tmp_path: Path, body: str) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "from dataclasses import replace\nfrom veilrec.datasets.synthetic import synthetic\n"
+        f"from veilrec.interactions import Interactions\ndef theirs() -> Interactions:\n    {body}\n",
+        encoding="utf-8",
+    )
+    catalogue.load_plugin(tmp_path / "theirs.py")
+    with pytest.raises(BadInput, match=r"theirs\.py"):
+        assembly.load({"name": "theirs", "split_seed": 0})

@@ -158,7 +158,7 @@ def test_rows_that_nobody_ran_are_named_below(world: World) -> None:
 def test_selected_rounds_stand_below_usefulness_a_seed_each(world: World) -> None:
     shutil.rmtree(world[1] / "synthetic" / "noisy" / "seed=1")
     late = world[1] / "synthetic" / "plain" / "seed=2"
-    replace(attacked(2, 0.6), selected=1200).save(late)
+    replace(attacked(2, 0.6), selected=1200, rounds=1200).save(late)
     useful = sheets_of(world[0], page(world))[-1]
     assert useful.note == "Selected rounds, by seed: Plain 5, 5, 1,200; Noisy 5, –, 5."
     assert f" |\n\n{useful.note}\n" in text(world)

@@ -15,7 +15,8 @@ from tests.worlds import Both, both, digest, emptied
 from veilrec.base.keys import Keys
 from veilrec.base.tensors import read, write
 from veilrec.errors import BadInput, Corrupted
-from veilrec.runs.checkpoint import Checkpoints, Damaged, Saved
+from veilrec.runs.checkpoint import Checkpoints, Damaged
+from veilrec.runs.integrity.described import Saved
 from veilrec.runs.selection import Selection
 
 
@@ -134,7 +135,7 @@ def test_another_run_is_refused(kept: Path) -> None:
 def test_a_file_elsewhere_is_never_read(kept: Path, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     shutil.copytree(kept, folder)
-    from veilrec.runs.checkpoint import _checksum
+    from veilrec.runs.integrity.sealed import _checksum
 
     for path in folder.glob("round-*.json"):
         body = json.loads(path.read_text(encoding="utf-8"))
@@ -148,7 +149,7 @@ def test_a_file_elsewhere_is_never_read(kept: Path, tmp_path: Path) -> None:
 def test_a_newer_version_is_refused(kept: Path, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     shutil.copytree(kept, folder)
-    from veilrec.runs.checkpoint import _checksum
+    from veilrec.runs.integrity.sealed import _checksum
 
     path = folder / "round-000003.json"
     body = {**json.loads(path.read_text(encoding="utf-8")), "version": 99}

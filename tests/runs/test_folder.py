@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from tests.forking import Order, Pool, small
-from tests.worlds import both, checkerboard, digest, emptied, held
-from veilrec.base.files import atomic, read_json, write_json
+from tests.worlds import both, checkerboard, digest, emptied, files_of, held
+from veilrec.base.files import atomic, read_json
 from veilrec.base.locks import locked
 from veilrec.base.plan import Plan
 from veilrec.errors import BadInput, Corrupted
@@ -26,11 +26,12 @@ from veilrec.models.fedmf import FedMF
 from veilrec.result import Result
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.folder import claim, load_run
-from veilrec.runs.world import load_world, save_world
+from veilrec.runs.integrity.manifest import Manifest
+from veilrec.runs.world import IDS, WORLD, load_world, save_world
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SECRET = {"users.safetensors", "world.safetensors", "ids.json", "per_user.csv", "transcript.safetensors"}
-OPEN = {"recipe.toml", "result.json", "metrics.jsonl", "timing.jsonl", "model.safetensors"}
+OPEN = {"recipe.toml", "manifest.json", "result.json", "metrics.jsonl", "timing.jsonl", "model.safetensors"}
 
 
 FEATURES = tuple(f"feature {k}" for k in range(24))
@@ -63,7 +64,7 @@ def test_the_files(finished: tuple[Experiment, Path, Result]) -> None:
     assert {path.name for path in out.iterdir()} == {*SECRET, *OPEN, "checkpoint"}
     for name in SECRET:
         assert stat.S_IMODE((out / name).stat().st_mode) == 0o600, name
-    assert set(result.files) == (SECRET | OPEN) - {"result.json", "timing.jsonl"}
+    assert set(Manifest.load(out).files) == (SECRET | OPEN) - {"manifest.json"}
     assert Result.load(out) == result
 
 
@@ -71,7 +72,7 @@ def test_metrics_are_reproducible_and_timing_is_apart(
     finished: tuple[Experiment, Path, Result], tmp_path: Path
 ) -> None:
     run, out, result = finished
-    again = run.run(tmp_path / "again")
+    run.run(tmp_path / "again")
     assert (tmp_path / "again" / "metrics.jsonl").read_bytes() == (out / "metrics.jsonl").read_bytes()
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [row["round"] for row in rows] == [1, 2, 3, 4]
@@ -82,7 +83,7 @@ def test_metrics_are_reproducible_and_timing_is_apart(
     assert {"train", "evaluate", "checkpoint", "test", "write", "attack", "total", "peak_bytes"} == set(
         result.timing
     )
-    assert again.files["users.safetensors"] == result.files["users.safetensors"]
+    assert files_of(tmp_path / "again") == files_of(out)
 
 
 def test_the_selected_state_from_the_directory_alone(finished: tuple[Experiment, Path, Result]) -> None:
@@ -115,7 +116,7 @@ def test_private_parts_are_not_in_the_model(tmp_path: Path) -> None:
 def test_the_world_comes_back(tmp_path: Path) -> None:
     log = world()
     save_world(tmp_path, log)
-    back = load_world(tmp_path)
+    back = load_world(tmp_path / WORLD, tmp_path / IDS)
     assert (back.name, back.n_users, back.n_items) == (log.name, 24, 24)
     assert (list(back.user_ids), list(back.item_ids)) == (list(log.user_ids), list(log.item_ids))
     for name in ("user", "item", "rating", "time", "features"):
@@ -131,10 +132,10 @@ def test_continuous_attributes_come_back_and_count(tmp_path: Path) -> None:
     values = {"age in years": torch.tensor([*range(23), float("nan")]).double()}
     log = replace(world(), values=values)
     save_world(tmp_path, log)
-    back = load_world(tmp_path).values
+    back = load_world(tmp_path / WORLD, tmp_path / IDS).values
     assert back.keys() == values.keys()
     assert torch.equal(back["age in years"].nan_to_num(-1), values["age in years"].nan_to_num(-1))
-    assert data_fingerprint(load_world(tmp_path)) == data_fingerprint(log)
+    assert data_fingerprint(load_world(tmp_path / WORLD, tmp_path / IDS)) == data_fingerprint(log)
     older = replace(log, values={"age in years": values["age in years"] + 1})
     assert len({data_fingerprint(one) for one in (world(), log, older)}) == 3
 
@@ -173,15 +174,15 @@ def test_damaged_files_are_noticed(tmp_path: Path, name: str) -> None:
 def test_a_result_that_is_damaged_or_missing(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a finished run"):
         load_run(tmp_path)
-    (tmp_path / "result.json").write_text("{", encoding="utf-8")
-    with pytest.raises(Corrupted, match=r"result\.json"):
-        load_run(tmp_path)
-    write_json(tmp_path / "result.json", {"version": 2, "utility": {}})
-    with pytest.raises(Corrupted):
-        load_run(tmp_path)
-    write_json(tmp_path / "result.json", {"version": 7})
-    with pytest.raises(BadInput, match="version 7"):
-        load_run(tmp_path)
+    for text, error, says in (
+        ("{", Corrupted, r"result\.json: cannot be read as JSON"),
+        ('{"version": 3}', Corrupted, r"manifest\.json: missing"),
+        ('{"version": 7}', BadInput, "version 7"),
+        ('{"version": 2, "utility": {}}', Corrupted, r"result\.json: files: is no table"),
+    ):
+        (tmp_path / "result.json").write_text(text, encoding="utf-8")
+        with pytest.raises(error, match=says):
+            load_run(tmp_path)
 
 
 def test_the_recipe_of_a_run_from_python(finished: tuple[Experiment, Path, Result]) -> None:

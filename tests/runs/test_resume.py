@@ -20,6 +20,7 @@ from veilrec.base.keys import Keys
 from veilrec.errors import BadInput, Corrupted
 from veilrec.result import Result
 from veilrec.runs.checkpoint import Damaged
+from veilrec.runs.verify import verified
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SAME = ("model.safetensors", "users.safetensors", "metrics.jsonl", "per_user.csv", "transcript.safetensors")
@@ -56,7 +57,7 @@ def assert_same(out: Path, whole: Whole) -> None:
     result = Result.load(out)
     for name in ("utility", "selected", "rounds", "stopped", "traffic", "fingerprint", "data"):
         assert getattr(result, name) == getattr(whole.result, name)
-    assert not list(out.rglob("*.tmp"))
+    assert not [*out.rglob("*.tmp"), *out.glob("*.g*")]
     assert not (out / "transcript").exists()
     assert not (out / "lock").exists()
 
@@ -125,6 +126,32 @@ def test_killed_while_something_is_written(runner: Pool, whole: Whole, tmp_path:
 def test_killed_at_many_places(runner: Pool, whole: Whole, tmp_path: Path, kind: str) -> None:
     for place in range(1, whole.counts[kind] + 1, max(1, whole.counts[kind] // 25)):
         killed_at(runner, whole, tmp_path / str(place), kind, place)
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        ("replace", 1),  # between the commit and the name of what is committed
+        ("replace", 2),  # right before the commit
+        *(
+            pytest.param(kind, last, marks=pytest.mark.slow)
+            for kind in ("replace", "write", "fsync", "unlink")
+            for last in range(1, 12)
+        ),
+    ],
+)
+def test_killed_at_its_end(runner: Pool, whole: Whole, tmp_path: Path, kind: str, last: int) -> None:
+    """What is left is a run that is finished or one that is not, and never half of either."""
+    out = tmp_path / "run"
+    order = Order(str(out), fail={kind: whole.counts[kind] + 1 - last})
+    assert runner.run(order)["code"] == -signal.SIGKILL
+    left = verified(out)
+    assert left.faults == ()
+    assert left.state == ("whole" if (kind, last) == ("replace", 1) else left.state)
+    assert left.state == ("unfinished" if (kind, last) == ("replace", 2) else left.state)
+    assert runner.run(Order(str(out), resume=True))["code"] == 0
+    assert_same(out, whole)
+    assert verified(out).state == "whole"
 
 
 @pytest.fixture(scope="module")
@@ -211,16 +238,34 @@ def test_lost_checkpoints_are_noticed(stopped: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 6}, {"consent": 0.25}, {"data": checkerboard(22)}, {"split_seed": 1}]
+    ("change", "says"),
+    [
+        ({"seed": 6}, "another recipe: seed was 5, is 6"),
+        ({"consent": 0.25}, r"another recipe: data\.consent was 0\.5, is 0\.25"),
+        ({"data": checkerboard(22)}, "a checkpoint of another recipe or other data"),
+        ({"split_seed": 1}, r"another recipe: data\.split_seed was 0, is 1"),
+    ],
 )
 def test_another_recipe_or_other_data_is_refused(
-    stopped: Path, tmp_path: Path, change: dict[str, Any]
+    stopped: Path, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
     out = tmp_path / "run"
     shutil.copytree(stopped, out)
     before = contents(out)
-    with pytest.raises(BadInput, match="another recipe or other data"):
+    with pytest.raises(BadInput, match=says):
         replace(small(), **change).run(out, resume=True)
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize("name", WORLD)
+def test_what_a_run_began_with_must_be_there_as_it_was(stopped: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(stopped, out)
+    text = (out / name).read_bytes()
+    (out / name).write_bytes(text.replace(b"\n[", b"\n\n[", 1) if name == "recipe.toml" else text[:-1] + b"#")
+    before = contents(out)
+    with pytest.raises(Corrupted, match=rf"{name}: not what the run wrote"):
+        small().run(out, resume=True)
     assert contents(out) == before
 
 

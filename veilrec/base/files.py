@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -62,11 +63,12 @@ class Sink:
 
 
 @contextmanager
-def atomic(path: Path, *, secret: bool = False) -> Iterator[Sink]:
+def atomic(path: Path, *, secret: bool = False, lasts: bool = True) -> Iterator[Sink]:
     """A new file that takes its place only when it is complete; with `secret` nobody else may read it.
 
     Until then it lies beside its place under a name that no other call has, so that two who write one file
-    at the same time leave one or the other, whole. What a process that died has left of it goes.
+    at the same time leave one or the other, whole. What a process that died has left of it goes. Unless it
+    `lasts`, it may be lost, or be no more than its name, where the power fails.
 
     Raises:
         BadInput: Where it cannot be written, or where its place is a link's, a folder's or a device's.
@@ -80,13 +82,15 @@ def atomic(path: Path, *, secret: bool = False) -> Iterator[Sink]:
             with os.fdopen(descriptor, "wb") as file:
                 yield Sink(file)
                 file.flush()
-                os.fsync(file.fileno())
+                if lasts:
+                    os.fsync(file.fileno())
                 check_file(path)
                 if POSIX:  # while its lock keeps others from sweeping it away
                     os.replace(unfinished, path)
             if not POSIX:
                 os.replace(unfinished, path)
-            sync_folder(path.parent)
+            if lasts:
+                sync_folder(path.parent)
         except BaseException:
             unfinished.unlink(missing_ok=True)
             raise
@@ -147,7 +151,7 @@ def _sweep(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def reading(path: Path) -> IO[bytes]:
+def reading(path: Path) -> BufferedReader:
     """A plain file to read, whose bytes are its own and not those that a link leads to."""
     return os.fdopen(opened(path, os.O_RDONLY), "rb")
 
@@ -170,11 +174,14 @@ def matches(path: Path, expected: Digest) -> bool:
         return False
 
 
-def write_json(path: Path, value: Mapping[str, Any], *, secret: bool = False, indent: int | None = 2) -> None:
+def write_json(
+    path: Path, value: Mapping[str, Any], *, secret: bool = False, indent: int | None = 2, lasts: bool = True
+) -> Digest:
     """A JSON file; a number that is not finite is refused."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
-    with atomic(path, secret=secret) as sink:
+    with atomic(path, secret=secret, lasts=lasts) as sink:
         sink.write(text.encode())
+    return sink.digest()
 
 
 def read_json(path: Path, most: int = LARGEST) -> dict[str, Any]:

@@ -37,12 +37,7 @@ def locked(folder: Path, wait: float = 0.0, *, name: str = LOCK) -> Iterator[Non
             os.write(descriptor, f"{os.getpid()}\n".encode())
         yield
     finally:
-        if sys.platform == "win32":  # where an open file cannot be removed
-            os.close(descriptor)
-            path.unlink(missing_ok=True)
-        else:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+        _let_go(path, descriptor)
 
 
 @contextmanager
@@ -99,6 +94,19 @@ def _taken(path: Path, until: float) -> int:
             raise BadInput(place, f"locked by {holder}", "wait for that process or stop it")
         if not free:
             time.sleep(PAUSE)
+
+
+def _let_go(path: Path, descriptor: int) -> None:
+    """Remove a lock and free it: even one that cannot be removed is nobody's from then on."""
+    with writing(path):
+        if sys.platform == "win32":  # where an open file cannot be removed
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            return
+        try:
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
 
 
 def _text(descriptor: int) -> bytes:

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -81,7 +82,7 @@ def run(command: Callable[[], int]) -> int:
     hear of progress may want the result. Letters that an output does not have become question marks. Signals
     are heard.
     """
-    with hearing(), _streams() as writable:
+    with hearing(), _streams() as writable, _noting():
         try:
             if not writable:  # before any work of which nobody would have the result
                 raise BadInput(OUTPUT, "is closed", "give it a place, such as > /dev/null")
@@ -101,6 +102,25 @@ def _somewhere() -> bool:
     except OSError:
         return False
     return True
+
+
+@contextmanager
+def _noting() -> Iterator[None]:
+    """While this lasts, a warning of ours is a line on the standard error, once; others are as they were."""
+    before, said = warnings.showwarning, set[str]()
+
+    def show(message: Any, category: type[Warning], *more: Any, **options: Any) -> None:
+        if not category.__module__.startswith("veilrec."):
+            before(message, category, *more, **options)
+        elif (line := visible(message)) not in said:
+            said.add(line)
+            sys.stderr.write(f"veilrec: warning: {line}\n")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from veilrec.base.files import BLOCK, Digest, Sink, atomic
+from veilrec.base.files import BLOCK, Digest, Sink, atomic, reading
 from veilrec.base.params import Params, under
 from veilrec.errors import Corrupted
 
@@ -85,7 +85,7 @@ def write_columns(
     """A safetensors file put together from the files of its columns; `notes` go into its header."""
     with atomic(path, secret=secret) as sink:
         for name in _head(sink, {name: (c.dtype, c.shape) for name, c in columns.items()}, notes):
-            with columns[name].path.open("rb") as file:
+            with reading(columns[name].path) as file:
                 while block := file.read(BLOCK):
                     sink.write(block)
     return sink.digest()

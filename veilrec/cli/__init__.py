@@ -10,7 +10,7 @@ import typer
 
 from veilrec import __version__
 from veilrec.base import process
-from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs
+from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs, verify
 from veilrec.cli.arguments import launched
 from veilrec.errors import BadInput, Interrupted
 
@@ -33,6 +33,7 @@ app.command("recommend")(runs.recommend)
 app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("verify")(verify.verify)
 app.command("reproduce")(reproduce.reproduce)
 app.command("list")(lists.list_entries)
 app.add_typer(data.app, name="data")

@@ -164,12 +164,12 @@ def _check_reading(name: str) -> None:
 def _one(
     place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
 ) -> dict[str, Any]:
-    from veilrec.base.locks import WAIT, locked
     from veilrec.cli import finished
     from veilrec.cli.show.progress import showing
     from veilrec.lab.examiner import Examiner
     from veilrec.result import Result
-    from veilrec.runs.folder import TRANSCRIPT
+    from veilrec.runs.integrity.changes import change
+    from veilrec.runs.integrity.manifest import RESULT
 
     with showing("", str(place), quiet=quiet) as progress:
         progress.phase("opening")
@@ -179,14 +179,15 @@ def _one(
         examiner = Examiner(run.data, audits, own)
         examiner.check(opened.federation)
         found = examiner.examine(
-            opened.federation, opened.state, run.result.selected, place / TRANSCRIPT, progress
+            opened.federation, opened.state, run.result.selected, run.transcript, progress
         )
     if save:
-        with locked(place, WAIT):  # and read again: another attack may have found something meanwhile
-            now = Result.load(place)
-            if now.files != run.result.files:
+        with change(place) as new:  # and read again: another attack may have found something meanwhile
+            then, now = ({**one.files, RESULT: None} for one in (run.manifest, new.before))
+            if now != then:
                 raise BadInput(place, "has become another run meanwhile", "attack it again")
-            replace(now, privacy={**now.privacy, **found}).save(place)
+            result = Result.read(new.before)
+            new.write_json(RESULT, replace(result, privacy={**result.privacy, **found}).values())
     return found
 
 

@@ -77,8 +77,10 @@ def audit(
     from veilrec.lab.ids import read_ids
     from veilrec.lab.match_ids import join, with_ids
     from veilrec.lab.vectors import read_vectors
+    from veilrec.runs.integrity.changes import vouched_for
 
     threat, learners = _threat(known, seeds), _learners(classifier or ())
+    vectors, attributes = vouched_for(vectors), vouched_for(attributes)
     with showing("", quiet=quiet) as progress:
         progress.phase(f"reading {vectors}")
         wanted = {"attributes": attribute or (), "continuous": continuous or ()}

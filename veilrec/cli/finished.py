@@ -19,7 +19,8 @@ from veilrec.protocol import State
 from veilrec.recipe import Recipe
 from veilrec.result import Result
 from veilrec.rounds import Federation
-from veilrec.runs.folder import RECIPE, Run, load_run
+from veilrec.runs.folder import RECIPE, Run, read_run
+from veilrec.runs.integrity.manifest import Manifest, steadily
 from veilrec.runs.session import beside_popularity
 from veilrec.runs.world import WORLD
 
@@ -44,14 +45,18 @@ def reopen(
         BadInput: Where the run is not finished, or its data or a plugin is missing.
         Corrupted: Where a file is not what the run wrote.
     """
-    Result.load(folder)  # says first whether this is a finished run at all
-    stored = data is None and (folder / WORLD).exists()
-    sets = [f"data.path={data.absolute()}"] if data is not None else []
-    recipe = Recipe.load(folder / RECIPE, sets, data_dir=data_dir, has_data=not stored)
-    run = load_run(folder, None if stored else recipe.data())
-    with recipe.blaming():
-        federation = recipe.experiment(run.data, device=device).federation()
-    return Opened(run, federation, run.state(federation))
+
+    def read(manifest: Manifest) -> Opened:
+        Result.read(manifest)  # says first whether this is a finished run at all
+        stored = data is None and WORLD in manifest.files
+        sets = [f"data.path={data.absolute()}"] if data is not None else []
+        recipe = Recipe.load(manifest.path(RECIPE), sets, data_dir=data_dir, has_data=not stored)
+        run = read_run(manifest, None if stored else recipe.data())
+        with recipe.blaming():
+            federation = recipe.experiment(run.data, device=device).federation()
+        return Opened(run, federation, run.state(federation))
+
+    return steadily(folder, read)
 
 
 def judge(opened: Opened, candidates: int | None = None, ks: tuple[int, ...] | None = None) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def _from_tensors(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Int
         report=tuple(card["report"]),
         name=card["name"],
     )
-    _check(log)
+    log.check()
     return log
 
 
@@ -205,21 +205,6 @@ def _reordered(log: Interactions, split_seed: int) -> Interactions:
         **rest,
     )
     return replace(built, report=log.report)
-
-
-def _check(log: Interactions) -> None:
-    """Refuse what no writer of ours could have written."""
-    if len(log.user) != len(log.item) or (log.user.diff() < 0).any():
-        raise ValueError("events are out of order")
-    for column, size in ((log.user, log.n_users), (log.item, log.n_items)):
-        if len(column) and (int(column.min()) < 0 or int(column.max()) >= size):
-            raise ValueError("events name ids that do not exist")
-    for name, value in log.attributes.items():
-        if len(value) != log.n_users or (len(value) and int(value.max()) >= len(log.classes[name])):
-            raise ValueError(f"attribute {name} does not fit its classes")
-    for name, value in log.values.items():
-        if value.shape != (log.n_users,) or value.dtype != torch.float64 or value.isinf().any():
-            raise ValueError(f"{name} is not one number a user")
 
 
 def _packed(words: Sequence[str]) -> tuple[Tensor, Tensor]:

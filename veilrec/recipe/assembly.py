@@ -14,7 +14,7 @@ from veilrec.defence import Defence, chain
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender, made
-from veilrec.recipe import catalogue
+from veilrec.recipe import catalogue, plugins
 from veilrec.recipe.sections import DATA, LISTED, PLAIN, dataset, rest
 from veilrec.recipe.settings import fit, options_of
 
@@ -66,10 +66,18 @@ def _loaded(data: Mapping[str, Any], data_dir: Path | None) -> Interactions:
     takes = inspect.signature(entry).parameters
     if "split_seed" in takes:
         arguments["split_seed"] = data["split_seed"]
-    if "path" not in takes:
+    if "path" in takes:
+        named = Path(data["path"]) if "path" in data else found
+        arguments["path"] = named or _looked_for(data["name"], data_dir)
+    if entry.__module__.startswith("veilrec."):
         return entry(**arguments)  # type: ignore[no-any-return]
-    path = Path(data["path"]) if "path" in data else found or _looked_for(data["name"], data_dir)
-    return entry(path, **arguments)  # type: ignore[no-any-return]
+    plugin = catalogue.plugin_of(entry)
+    with plugins.guarded(entry.__module__ if plugin is None else plugin.path, plugins.CHECK):
+        log = entry(**arguments)
+        if not isinstance(log, Interactions):
+            raise TypeError(f"{data['name']} gives no Interactions")
+        log.check()
+    return log
 
 
 def _looked_for(name: str, data_dir: Path | None) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pkgutil
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -18,8 +19,8 @@ from veilrec.base.defaults import own_defaults
 from veilrec.errors import BadInput, VeilrecError, nearest
 from veilrec.interactions import Interactions
 from veilrec.recipe import plugins
-from veilrec.recipe.plugins import Plugin
-from veilrec.recipe.settings import Option, fit, options_of
+from veilrec.recipe.plugins import Plugin, said
+from veilrec.recipe.settings import Option, defaults, describe, fit, options_of
 
 __all__ = [
     "KINDS",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 Entry = Callable[..., Any]
+NAME = r"[\w²³.-]{1,100}"  # of an entry
 KINDS = {
     "models": "Recommender",
     "protocols": "Protocol",
@@ -91,7 +93,7 @@ def build(kind: str, name: str, given: Mapping[str, Any], where: str = "") -> An
     return _guarded(made, where or kind, name_of(entry))
 
 
-def _guarded(made: Callable[[], Any], where: str, name: str) -> Any:
+def _guarded(made: partial[Any], where: str, name: str) -> Any:
     try:
         return made()
     except VeilrecError:
@@ -100,6 +102,10 @@ def _guarded(made: Callable[[], Any], where: str, name: str) -> Any:
         raise BadInput(
             where, f"{name} refuses its options: {error}", f"see `veilrec list` for {name}"
         ) from error
+    except Exception as error:
+        if made.func.__module__.startswith("veilrec."):
+            raise
+        raise BadInput(where, f"{name} cannot be made: {said(error)}", "correct its file") from error
 
 
 def load_plugin(path: Path) -> Plugin:
@@ -109,7 +115,13 @@ def load_plugin(path: Path) -> Plugin:
         BadInput: With the line, where the file cannot be run, or where it brings nothing that can be built.
     """
     plugin = plugins.load(path)
-    brought = [entry for kind in KINDS for entry in offered(plugin.module, kind)]
+    try:
+        with plugins.guarded(path, plugins.CHECK, "cannot be looked at: "):
+            brought = [entry for kind in KINDS for entry in offered(plugin.module, kind)]
+            _look_at(brought)
+    except BadInput:
+        plugins.forget(plugin.path)
+        raise
     missing = {entry.__name__: getattr(entry, "__abstractmethods__", ()) for entry in brought}
     what, fix = "", "its contract asks for that"
     if not brought:
@@ -121,6 +133,18 @@ def load_plugin(path: Path) -> Plugin:
         plugins.forget(plugin.path)
         raise BadInput(path, what, fix)
     return plugin
+
+
+def _look_at(brought: Sequence[Entry]) -> None:
+    """Ask of entries from elsewhere all that will be asked of them, while it is known whose they are."""
+    for entry in brought:
+        name = name_of(entry)
+        if not re.fullmatch(NAME, name):
+            raise ValueError(f"an entry is called {name!r}")
+        told = defaults(options(entry))
+        json.dumps([told, summary(entry), paper(entry)])
+        for option in options(entry).values():
+            describe(option.annotation)
 
 
 def name_of(entry: Entry) -> str:
@@ -185,16 +209,15 @@ def entry_points_of(group: str) -> tuple[EntryPoint, ...]:
 def _installed(point: EntryPoint, kind: str) -> list[Entry]:
     """Load what an installed package adds: an entry, or a module of entries."""
     where, fix = f"entry point {point.value}", "update or remove the package that brings it"
-    try:
-        with own_defaults():
-            found = point.load()
-    except (Exception, SystemExit) as error:
-        raise BadInput(where, f"cannot be loaded: {type(error).__name__}: {error}", fix) from error
-    if isinstance(found, ModuleType):
-        return offered(found, kind)
-    if not _fits(found, kind):
-        raise BadInput(where, f"is none of the {kind}", fix)
-    return [found]
+    with own_defaults(), plugins.guarded(where, fix, "cannot be loaded: "):
+        found = point.load()
+    with plugins.guarded(where, fix, "cannot be looked at: "):
+        one = not isinstance(found, ModuleType)
+        if one and not _fits(found, kind):
+            raise BadInput(where, f"is none of the {kind}", fix)
+        brought = [found] if one else offered(found, kind)
+        _look_at(brought)
+    return brought
 
 
 def offered(module: ModuleType, kind: str) -> list[Entry]:

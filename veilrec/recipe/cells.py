@@ -11,13 +11,14 @@ from veilrec.base.files import UNFINISHED, read_json, write_json, writing
 from veilrec.base.locks import writer_of, writers_lock
 from veilrec.base.plain import NotPlain, check_folder
 from veilrec.errors import BadInput, Corrupted
-from veilrec.result import RESULT, Result
+from veilrec.result import Result
+from veilrec.runs.integrity.manifest import is_finished
 
 if TYPE_CHECKING:
     from veilrec.engine.ranks.links import Link
     from veilrec.experiment import Experiment, Written
 
-__all__ = ["INDEX", "Cell", "run_cells", "runs_in"]
+__all__ = ["INDEX", "Cell", "cells_in", "run_cells", "runs_in"]
 
 INDEX, VERSION = "index.json", 1
 Origin = TypeVar("Origin", bound="Written | None")
@@ -76,11 +77,20 @@ def runs_in(place: Path) -> list[Path]:
         BadInput: Where it is neither, or where no cell is finished.
         Corrupted: Where its index is not what `run_cells` wrote.
     """
+    cells = cells_in(place)
+    found = [cell for cell in cells if cell == place or is_finished(cell)]
+    if not found:
+        raise BadInput(place, "no finished run is in it", "finish it with --resume")
+    return found
+
+
+def cells_in(place: Path) -> list[Path]:
+    """The runs that a folder means, finished or begun: itself, or the cells of its index that are there."""
     if not place.is_dir():
         raise BadInput(place, "no such folder", "name a run directory")
-    if (place / RESULT).exists() or not (place / INDEX).exists():
+    if is_finished(place) or not (place / INDEX).exists():
         return [place]
-    found = [place / name for name in _listed(place / INDEX) if _finished(place / name)]
+    found = [place / name for name in _listed(place / INDEX) if _is_there(place / name)]
     if not found:
         raise BadInput(place, "no finished run is in it", "finish it with --resume")
     return found
@@ -123,20 +133,20 @@ def _listed(index: Path) -> list[str]:
     return names
 
 
-def _finished(place: Path) -> bool:
-    """Whether a cell's folder holds a result; one behind a link is refused."""
+def _is_there(place: Path) -> bool:
+    """Whether a cell has a folder; one behind a link is refused."""
     try:
         check_folder(place)
     except NotPlain as cause:
         raise Corrupted(f"{place}: {cause.strerror}; put the run itself there") from cause
-    return (place / RESULT).exists()
+    return place.is_dir()
 
 
 def _write_index(cells: Sequence[Cell[Any]], out: Path) -> None:
     """Write what is finished by now; whoever writes last has looked last."""
     with writer_of(out / INDEX):
         entries = [
-            {"name": c.name, "settings": dict(c.settings), "finished": (out / c.name / RESULT).exists()}
+            {"name": c.name, "settings": dict(c.settings), "finished": is_finished(out / c.name)}
             for c in cells
         ]
         write_json(out / INDEX, {"version": VERSION, "cells": entries})

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import SourceLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -13,11 +16,12 @@ from pathlib import Path
 from types import ModuleType
 
 from veilrec.base.defaults import own_defaults
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, VeilrecError
 
-__all__ = ["Plugin", "forget", "load", "loaded"]
+__all__ = ["CHECK", "Plugin", "forget", "guarded", "load", "loaded", "said"]
 
 CHECK = "correct the file; veilrec runs it as Python"
+LARGEST = 8 << 20  # bytes of a file
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,41 @@ def load(path: Path) -> Plugin:
     return _loaded[place]
 
 
+@contextmanager
+def guarded(where: str | Path, fix: str, what: str = "") -> Iterator[None]:
+    """Whatever goes wrong with code from elsewhere is an error that names the place and the way out.
+
+    A signal is none of it, nor an error that veilrec words itself.
+    """
+    try:
+        yield
+    except (VeilrecError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise BadInput(where, f"{what}{said(error)}", fix, line=_line(error, where)) from error
+
+
+def said(error: BaseException) -> str:
+    """The type and the words of an error, if it has any."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # of an error that cannot even say what it is
+        return type(error).__name__
+
+
+def _line(error: BaseException, path: str | Path) -> int | None:
+    """The last line of a file on the way to an error."""
+    frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return frames[-1] if frames else None
+
+
 def _read(path: Path) -> bytes:
     if path.suffix != ".py":
         raise BadInput(path, "a plugin is a Python file", "name one that ends in .py")
     try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            raise BadInput(path, f"no file of at most {LARGEST:,} bytes", "check --plugin")
         return path.read_bytes()
     except OSError as error:
         raise BadInput(path, f"cannot be read: {error.strerror}", "check --plugin") from error
@@ -90,13 +125,13 @@ def _read(path: Path) -> bytes:
 def _run(loader: _Loader, module: ModuleType, path: Path) -> None:
     sys.modules[module.__name__] = module  # dataclasses look their module up there
     try:
-        with own_defaults():
+        with guarded(path, CHECK), own_defaults():
             loader.exec_module(module)
-    except SyntaxError as error:
+    except BadInput as error:
         sys.modules.pop(module.__name__, None)
-        raise BadInput(path, f"not Python: {error.msg}", CHECK, line=error.lineno) from error
-    except (Exception, SystemExit) as error:
-        sys.modules.pop(module.__name__, None)
-        frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-        line = frames[-1] if frames else None
-        raise BadInput(path, f"{type(error).__name__}: {error}", CHECK, line=line) from error
+        cause = error.__cause__
+        if isinstance(cause, SyntaxError):
+            raise BadInput(path, f"not Python: {cause.msg}", CHECK, line=cause.lineno) from cause
+        raise
+    if sys.modules.get(module.__name__) is not module:
+        raise BadInput(path, "is no module any more once it was run", CHECK)

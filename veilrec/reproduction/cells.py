@@ -16,7 +16,8 @@ from veilrec.recipe import Recipe
 from veilrec.recipe.settings import plain, shown
 from veilrec.reproduction.contents import Table
 from veilrec.reproduction.paper import Paper
-from veilrec.result import RESULT, Result
+from veilrec.result import Result
+from veilrec.runs.integrity.manifest import is_finished
 
 __all__ = ["FinishedRuns", "PaperCell", "cells_of", "other_audits", "other_settings"]
 
@@ -50,7 +51,7 @@ class PaperCell:
     @property
     def finished(self) -> bool:
         """Whether the result of the cell is there."""
-        return (self.folder / RESULT).is_file()
+        return is_finished(self.folder)
 
     @property
     def state(self) -> str:
@@ -146,7 +147,7 @@ class FinishedRuns:
         found = {}
         for seed in range(self.seeds):
             folder = self.out / dataset / method / f"seed={seed}"
-            if (folder / RESULT).is_file():
+            if is_finished(folder):
                 if folder not in self._read:
                     self._read[folder] = Result.load(folder)
                 found[seed] = self._read[folder]

@@ -29,7 +29,7 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     if _kept(folder, result, metric) is not None:
         return
     found = load_run(run)
-    recipe = Recipe.load(run / RECIPE, has_data=False)
+    recipe = Recipe.load(found.manifest.path(RECIPE), has_data=False)
     federation = recipe.experiment(found.data).federation()
     scored = federation.fleet.floor()
     means, resampled = scored.means(), replicates(scored, found.data, metric)

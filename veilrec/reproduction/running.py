@@ -6,7 +6,6 @@ A cell that fails takes no other down: what it said is kept and shown at the end
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -17,10 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from veilrec.base.files import reading
-from veilrec.base.locks import LOCK, WAIT, locked
+from veilrec.base.locks import LOCK
 from veilrec.base.plain import grab, opened, writing
 from veilrec.errors import BadInput, Interrupted, VeilrecError
 from veilrec.reproduction.cells import PaperCell
+from veilrec.runs.integrity.changes import change
+from veilrec.runs.integrity.checked import CHECKED
+from veilrec.runs.integrity.manifest import MANIFEST, RESULT
 from veilrec.runs.interrupt import Stop, stoppable
 
 __all__ = ["Failure", "lighten", "run_apart", "run_here"]
@@ -32,7 +34,7 @@ GRACE = 60.0  # seconds that stopped processes have for a last checkpoint
 TAIL = 12  # lines that are told of a process that failed
 LONG = 1 << 16  # bytes of its log that they are looked for in
 
-KEPT = {"result.json", "recipe.toml", "metrics.jsonl", "timing.jsonl"}  # of a run that is made light
+KEPT = {RESULT, MANIFEST, "recipe.toml", "metrics.jsonl", "timing.jsonl", LOCK, CHECKED}  # of a light run
 
 Tell = Callable[[str], None]
 After = Callable[[PaperCell], None]
@@ -51,11 +53,11 @@ def lighten(cell: PaperCell) -> None:
 
     It counts as finished all the same, but nobody can attack it again.
     """
-    if not cell.finished:
-        return
-    with writing(cell.folder), locked(cell.folder, WAIT):
-        for path in [path for path in cell.folder.iterdir() if path.name not in KEPT | {LOCK}]:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    there = [path.name for path in cell.folder.iterdir()] if cell.finished else []
+    if more := [name for name in there if name not in KEPT and name.isprintable()]:
+        with change(cell.folder) as new:
+            for name in more:
+                new.drop(name)
 
 
 def run_here(

@@ -8,48 +8,34 @@ between two checkpoints is on the disk once, and nothing is copied.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
-from veilrec.base.files import Digest, digest, matches, reading, sweep, sync_folder, write_json, writing
+from veilrec.base.files import Digest, sweep, sync_folder, writing
 from veilrec.base.params import Params, under
 from veilrec.base.plain import check_folder, made
-from veilrec.base.tensors import Blocks, Lazy, Reader, beneath, write
-from veilrec.engine.devices.kept import SUMS, Devices
-from veilrec.engine.devices.shelf import Shelf
+from veilrec.base.tensors import Blocks, Lazy, beneath, write
+from veilrec.engine.devices.kept import Devices
 from veilrec.errors import BadInput, Corrupted
 from veilrec.protocol import State
+from veilrec.runs.integrity import described
+from veilrec.runs.integrity.described import DEVICES, VERSION, Faulty, Saved, check_states, descriptions
+from veilrec.runs.integrity.sealed import plain, write_sealed
 from veilrec.wire.uploads import Posts
 
-__all__ = ["Checkpoints", "Damaged", "Saved", "flat", "unflat"]
+__all__ = ["Checkpoints", "Damaged", "flat", "unflat"]
 
-KEPT, VERSION, DEVICES = 2, 1, "devices"
-LARGEST = 1 << 20  # bytes of a description
-CHECKSUMS = f"{DEVICES}/{SUMS}"  # of the devices' files
-STATE = re.compile(r"state-\d{6,}\.safetensors")
-
-
+KEPT = 2
 STATES = {"server", "memory", "posts"}  # groups of tensors that live on the device
 
 
 class Damaged(UserWarning):
     """A checkpoint that does not match its checksum; an older one is used."""
-
-
-class Saved(NamedTuple):
-    """A checkpoint's description: its round, and the files that belong to it."""
-
-    round: int
-    notes: dict[str, Any]  # selection, length of the journals, …
-    files: dict[str, Digest]  # the states it needs
 
 
 class Checkpoints:
@@ -86,13 +72,12 @@ class Checkpoints:
         self._save(state, devices, extra)
         needed = sorted({_state_name(state.round), _state_name(selected or state.round)})
         body = {
-            "version": VERSION,
             "round": state.round,
             "fingerprint": self.fingerprint,
-            "files": {name: self._files[name]._asdict() for name in needed},
+            "files": plain({name: self._files[name] for name in needed}),
             "notes": dict(notes),
         }
-        write_json(self.folder / f"round-{state.round:06}.json", {**body, "sha256": _checksum(body)})
+        write_sealed(self.folder / f"round-{state.round:06}.json", VERSION, body)
         self._prune(selected)
 
     def latest(self, usable: Callable[[Saved], str]) -> Saved | None:
@@ -110,13 +95,13 @@ class Checkpoints:
             if not self.folder.exists():
                 return None
             sweep(self.folder)
-        damaged: dict[Path, _Wrong] = {}
-        for path in sorted(self.folder.glob("round-*.json"), reverse=True):
+        damaged: dict[Path, Faulty] = {}
+        for path in descriptions(self.folder):
             try:
                 saved = self._read(path)
                 if wrong := usable(saved):
-                    raise _Wrong(wrong)
-            except _Wrong as cause:
+                    raise Faulty(wrong)
+            except Faulty as cause:
                 damaged[path] = cause
                 continue
             self._forget(damaged, saved)
@@ -126,7 +111,7 @@ class Checkpoints:
             raise Corrupted(f"{first}: {wrong}, and no older one is whole; start again in another folder")
         return None
 
-    def _forget(self, damaged: Mapping[Path, _Wrong], saved: Saved) -> None:
+    def _forget(self, damaged: Mapping[Path, Faulty], saved: Saved) -> None:
         """Go on from a checkpoint: newer ones that are damaged would only be in the way."""
         self._files = dict(saved.files)
         for path, cause in damaged.items():
@@ -149,38 +134,23 @@ class Checkpoints:
         return unflat(round, Lazy(self.folder / name), devices, self.folder / _folder_name(name))
 
     def _read(self, path: Path) -> Saved:
-        try:
-            with reading(path) as file:
-                body = json.loads(file.read(LARGEST))
-            if body.pop("sha256") != _checksum(body):
-                raise _Wrong("does not match its checksum")
-            version, fingerprint = body["version"], body["fingerprint"]
-            files = {name: Digest(**entry) for name, entry in body["files"].items()}
-            saved = Saved(body["round"], body["notes"], files)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as cause:
-            raise _Wrong(f"cannot be read ({type(cause).__name__})") from cause
-        if version != VERSION:
-            raise BadInput(path, f"written as version {version}", f"this veilrec reads version {VERSION}")
-        if fingerprint != self.fingerprint:
+        saved = described.read(path)
+        if saved.fingerprint != self.fingerprint:
             raise BadInput(
                 path, "a checkpoint of another recipe or other data", "resume with those it was made with"
             )
-        for name, expected in files.items():
-            state = self.folder / name
-            if not STATE.fullmatch(name) or not matches(state, expected):
-                raise _Wrong(f"{name} does not match its checksum")
-            if wrong := _differing(state, state.with_name(_folder_name(name))):
-                raise _Wrong(f"{wrong} does not match its checksum")
+        check_states(self.folder, saved)
         return saved
 
     def _prune(self, selected: int) -> None:
         """Drop older checkpoints, then the states that nobody needs."""
         needed = {_state_name(selected)} if selected else set()
-        for place, path in enumerate(sorted(self.folder.glob("round-*.json"), reverse=True)):
-            if place < KEPT:
-                with reading(path) as file:
-                    needed |= set(json.loads(file.read(LARGEST))["files"])
-            else:
+        for place, path in enumerate(descriptions(self.folder)):
+            try:
+                needed |= set(described.read(path).files if place < KEPT else ())
+            except Faulty:  # an older one, of which nothing can be used
+                place = KEPT
+            if place >= KEPT:
                 path.unlink()
         sync_folder(self.folder)
         for path in self.folder.glob("state-*.safetensors"):
@@ -190,10 +160,6 @@ class Checkpoints:
         for path in self.folder.glob("state-*/"):
             if f"{path.name}.safetensors" not in needed:
                 shutil.rmtree(path)
-
-
-class _Wrong(Exception):
-    """A fault found in a checkpoint."""
 
 
 def flat(state: State, devices: Devices, extra: Mapping[str, Params]) -> dict[str, Tensor | Blocks]:
@@ -230,23 +196,6 @@ def _state_name(round: int) -> str:
     return f"state-{round:06}.safetensors"
 
 
-def _differing(state: Path, folder: Path) -> str:
-    """The first of the devices' files in a folder that is not what a state says; empty for none."""
-    file, shelf = Reader(state), Shelf({}, folder)
-    if CHECKSUMS not in file.names:
-        return ""
-    slot, sums = file.get("devices/slot"), file.get(CHECKSUMS)
-    for client in (slot >= 0).nonzero().squeeze(1).tolist():
-        path, expected = shelf.path(client), bytes(sums[slot[client]].tolist())
-        if path.is_symlink() or not path.is_file() or digest(path).sha256 != expected.hex():
-            return f"{folder.name}/{path.name}"
-    return ""
-
-
 def _folder_name(state: str) -> str:
     """The name of the folder with the devices' files of a state, if they have any."""
     return state.removesuffix(".safetensors")
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

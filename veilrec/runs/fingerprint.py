@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -16,7 +16,7 @@ from veilrec.base.tensors import raw
 from veilrec.interactions import Interactions
 from veilrec.model import Recommender
 
-__all__ = ["data_fingerprint", "describe", "fingerprint", "without_idle"]
+__all__ = ["data_fingerprint", "describe", "difference", "fingerprint", "without_idle"]
 
 IDLE = {  # settings that change no bit of a result
     ("plan", "workers"),
@@ -55,6 +55,31 @@ def fingerprint(settings: Mapping[str, Any], model: Recommender, data: Interacti
     shapes = {name: list(weight.shape) for name, weight in model.named_parameters()}
     whole = json.dumps([told, parts, shapes, data_fingerprint(data)], sort_keys=True, default=str)
     return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def difference(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The first setting by which two recipes differ: ``plan.lr was 0.1, is 0.2``; empty where none does."""
+    then, now = (dict(_flat(without_idle(one))) for one in (stored, given))
+    for key in dict.fromkeys((*now, *then)):
+        if then.get(key) != now.get(key):
+            return f"{key} was {_told(then, key)}, is {_told(now, key)}"
+    return ""
+
+
+def _flat(value: Any, lead: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting by its dotted key."""
+    if isinstance(value, Mapping) and value:
+        for key, entry in value.items():
+            yield from _flat(entry, f"{lead}.{key}" if lead else str(key))
+    elif isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+        for place, entry in enumerate(value):
+            yield from _flat(entry, f"{lead}.{place}")
+    else:
+        yield lead, value
+
+
+def _told(settings: Mapping[str, Any], key: str) -> str:
+    return json.dumps(settings[key], ensure_ascii=False, default=str) if key in settings else "not set"
 
 
 def without_idle(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.base.files import UNFINISHED, Digest, atomic, digest, sweep, writing
+from veilrec.base.files import UNFINISHED, Digest, atomic, digest, matches, reading, writing
 from veilrec.base.locks import LOCK, held_by, locked
 from veilrec.base.params import Params
-from veilrec.base.plain import check_folder
+from veilrec.base.plain import NotPlain, check_folder
 from veilrec.base.scratch import Scratch
 from veilrec.base.tensors import Blocks, Lazy, read, write
 from veilrec.engine.devices.kept import Devices
@@ -27,11 +27,14 @@ from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.result import Result
 from veilrec.rounds import Federation
-from veilrec.runs.checkpoint import DEVICES, unflat
-from veilrec.runs.fingerprint import data_fingerprint, without_idle
-from veilrec.runs.world import IDS, WORLD, load_world
+from veilrec.runs.checkpoint import unflat
+from veilrec.runs.fingerprint import data_fingerprint, difference
+from veilrec.runs.integrity.changes import settle
+from veilrec.runs.integrity.described import DEVICES, begun_with
+from veilrec.runs.integrity.manifest import Manifest, steadily
+from veilrec.runs.world import IDS, WORLD, load_world, save_world
 
-__all__ = ["Run", "claim", "load_run", "save_state", "tidy", "write_per_user", "write_recipe"]
+__all__ = ["Run", "claim", "lay_out", "load_run", "read_run", "save_state", "tidy", "write_per_user"]
 
 RECIPE, MODEL, USERS, PER_USER = "recipe.toml", "model.safetensors", "users.safetensors", "per_user.csv"
 TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
@@ -42,6 +45,7 @@ TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
 )
 SPOOL = "transcript"
 DRAWS = "draws-{}.safetensors"  # of the erasers, by their place: secret, and only until the run is over
+LARGEST = 1 << 22  # bytes of a recipe
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -68,7 +72,7 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        sweep(out)
+        settle(out)
         _remove(*out.glob(f"{DEVICES}*"))  # left by a process that was killed; checkpoints have links
         try:
             yield out
@@ -91,16 +95,42 @@ def _remove(*folders: Path) -> None:
                 shutil.rmtree(path)
 
 
-def write_recipe(folder: Path, text: str) -> None:
-    """Store the recipe once; a directory that holds another one and no checkpoint is not ours to fill."""
-    path = folder / RECIPE
+def lay_out(folder: Path, recipe: str, data: Interactions | None) -> dict[str, Digest]:
+    """Store the recipe, and the data if they are to be there, once; what is there must be what was stored.
+
+    Returns:
+        The checksums of what the run begins with.
+
+    Raises:
+        BadInput: Where the folder holds a run of another recipe.
+        Corrupted: Where a file of a run that was begun has changed since.
+    """
+    known = begun_with(folder / CHECKPOINT)
+    for name, expected in known.items():
+        if not matches(folder / name, expected):
+            raise Corrupted(f"{folder / name}: not what the run wrote; restore the file")
+    _store(folder / RECIPE, recipe)
+    if known:
+        return known
+    if data is not None and not (folder / CHECKPOINT).is_dir():
+        save_world(folder, data)
+    return {name: digest(folder / name) for name in (RECIPE, WORLD, IDS) if (folder / name).exists()}
+
+
+def _store(path: Path, recipe: str) -> None:
+    """Write a recipe, or find that it is the one that lies there."""
     if not path.exists():
         with atomic(path) as sink:
-            sink.write(text.encode())
-    elif not (folder / CHECKPOINT).is_dir():
-        stored, given = (tomllib.loads(one) for one in (path.read_text(encoding="utf-8"), text))
-        if without_idle(stored) != without_idle(given):
-            raise BadInput(path, "another recipe", "choose another folder with --out")
+            sink.write(recipe.encode())
+        return
+    try:
+        with reading(path) as file:
+            stored = tomllib.loads(file.read(LARGEST).decode())
+    except (NotPlain, ValueError, RecursionError) as cause:
+        raise Corrupted(f"{path}: cannot be read ({cause}); restore the file") from cause
+    if other := difference(stored, tomllib.loads(recipe)):
+        fix = "resume with the recipe of the run, or choose another folder with --out"
+        raise BadInput(path, f"another recipe: {other}", fix)
 
 
 def save_state(folder: Path, state: State, devices: Devices) -> dict[str, Digest]:
@@ -112,17 +142,17 @@ def save_state(folder: Path, state: State, devices: Devices) -> dict[str, Digest
     return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
 
 
-def _state_of(folder: Path, round: int, devices: Devices) -> State:
+def _state_of(model: Path, users: Path, round: int, devices: Devices) -> State:
     """The reverse of `save_state`: what devices held is put into `devices`."""
     tensors: Params = {}
-    for name, value in read(folder / MODEL).items():
+    for name, value in read(model).items():
         tensors[name if name.startswith("memory/") else f"server/{name}"] = value
-    own = Lazy(folder / USERS)
+    own = Lazy(users)
     tensors |= {name: own[name] for name in own if name[:6] == "posts/"}
     tensors["devices/slot"] = torch.full((devices.n_clients,), -1)
     state = unflat(round, tensors, devices)[0]
     columns = [name for name in own if name != "client" and name[:6] != "posts/"]
-    devices.fill(own["client"], Lazy(folder / USERS, names=columns))
+    devices.fill(own["client"], Lazy(users, names=columns))
     return state
 
 
@@ -150,14 +180,24 @@ class Run:
     """A finished run, taken from its directory.
 
     Attributes:
-        path: The directory.
+        manifest: Its files.
         result: What it found.
         data: Its log, with original ids and titles.
     """
 
-    path: Path
+    manifest: Manifest
     result: Result
     data: Interactions
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self.manifest.folder
+
+    @property
+    def transcript(self) -> Path | None:
+        """Where what the server saw was written down, checked; None where nothing was."""
+        return self.manifest.path(TRANSCRIPT) if TRANSCRIPT in self.manifest.files else None
 
     def state(self, federation: Federation) -> State:
         """The selected state, for a federation made from the run's recipe and `data`.
@@ -165,10 +205,9 @@ class Run:
         Raises:
             Corrupted: Where a file is not what the run wrote.
         """
-        for name in (MODEL, USERS):
-            _verify(self.path / name, self.result)
+        places = self.manifest.path(MODEL), self.manifest.path(USERS)
         federation.fleet.begin()
-        return _state_of(self.path, self.result.selected, federation.fleet.devices)
+        return _state_of(*places, self.result.selected, federation.fleet.devices)
 
 
 def load_run(path: Path, data: Interactions | None = None) -> Run:
@@ -178,19 +217,16 @@ def load_run(path: Path, data: Interactions | None = None) -> Run:
         BadInput: Where the run is not finished, or the data is missing or another.
         Corrupted: Where a file is not what the run wrote.
     """
-    result = Result.load(path)
+    return steadily(path, lambda manifest: read_run(manifest, data))
+
+
+def read_run(manifest: Manifest, data: Interactions | None = None) -> Run:
+    """The run whose files a manifest names."""
+    result = Result.read(manifest)
     if data is not None:
         if data_fingerprint(data) != result.data_fingerprint:
             raise BadInput("--data", "not the data of this run", "name the dataset it was made with")
-        return Run(path, result, data)
-    if not (path / WORLD).exists():
-        raise BadInput(path, "was written without its data", "name the dataset with --data")
-    for name in (WORLD, IDS):
-        _verify(path / name, result)
-    return Run(path, result, load_world(path))
-
-
-def _verify(path: Path, result: Result) -> None:
-    expected = result.files.get(path.name)
-    if not path.is_file() or expected is None or digest(path)._asdict() != dict(expected):
-        raise Corrupted(f"{path}: not what the run wrote; restore the file")
+        return Run(manifest, result, data)
+    if WORLD not in manifest.files:
+        raise BadInput(manifest.folder, "was written without its data", "name the dataset with --data")
+    return Run(manifest, result, load_world(manifest.path(WORLD), manifest.path(IDS)))

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from veilrec.base.files import Digest, digest, reading, sync_file, writing
+from veilrec.base.limits.schema import anything, table, whole
 from veilrec.base.plain import opened
 from veilrec.errors import Corrupted
 
 __all__ = ["EMPTY", "Journal"]
 
+ROW = table({"round": whole(1)}, rest=anything)
 EMPTY = Digest(hashlib.sha256().hexdigest(), 0)
 
 
@@ -23,6 +25,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path, self._hash, self._bytes = path, hashlib.sha256(), 0
+
+    def check(self) -> None:
+        """Refuse a place where something else than a file of this journal alone lies."""
+        if os.path.lexists(self.path):
+            with writing(self.path), self._file():
+                pass
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a line."""
@@ -51,11 +59,18 @@ class Journal:
         return self.rows()
 
     def rows(self) -> list[dict[str, Any]]:
-        """All lines."""
+        """All lines.
+
+        Raises:
+            Corrupted: Where one is not what `append` wrote.
+        """
         try:
-            return [json.loads(line) for line in self._text().splitlines()]
-        except (OSError, ValueError) as cause:
+            found = [json.loads(line) for line in self._text().splitlines()]
+            for number, row in enumerate(found, 1):
+                ROW(row, f"line {number}")
+        except (OSError, ValueError, RecursionError) as cause:
             raise Corrupted(f"{self.path}: cannot be read ({cause}); restore the file") from cause
+        return found
 
     def _text(self) -> bytes:
         with reading(self.path) as file:

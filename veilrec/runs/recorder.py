@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import torch
 from torch import Tensor
 
 from veilrec.base.files import Digest, read_json, sync_file, sync_folder, write_json, writing
+from veilrec.base.limits.schema import Wrong, anything, listed, one_of, text, whole
 from veilrec.base.params import Rows
 from veilrec.base.plain import made, opened
 from veilrec.base.tensors import DTYPES, NAMES, Column, raw, write_columns
@@ -112,8 +114,7 @@ class Recorder:
             folder = self.folder / f"r{number:06}"
             if not (folder / INDEX).exists():
                 raise Corrupted(f"{folder}: round {number} of the transcript is missing; run again")
-            for name, (dtype, shape, place) in read_json(folder / INDEX).items():
-                columns[f"{folder.name}/{name}"] = Column(DTYPES[dtype], tuple(shape), folder / place)
+            columns |= {f"{folder.name}/{name}": column for name, column in _columns(folder).items()}
         notes = {"schema": declaration(self._schema)}
         return write_columns(path, columns, secret=True, notes=notes) if columns else None
 
@@ -192,3 +193,31 @@ class _Spool:
         for file in self._files.values():
             with suppress(OSError):  # on a full disk not even the rest of a buffer gets out: nobody needs it
                 file.close()
+
+
+def _columns(folder: Path) -> dict[str, Column]:
+    """The columns of a round that is complete.
+
+    Raises:
+        Corrupted: Where its index is not what `_Spool` wrote, or a column has another length.
+    """
+    told, found = read_json(folder / INDEX), dict[str, Column]()
+    for name, entry in told.items():
+        try:
+            _check_entry(entry, name)
+            column = Column(DTYPES[entry[0]], tuple(entry[1]), folder / entry[2])
+            wanted = math.prod(column.shape) * column.dtype.itemsize
+            if (bytes := os.lstat(column.path).st_size) != wanted:
+                raise Wrong(name, f"has {bytes:,} bytes, not {wanted:,}")
+        except (OSError, ValueError) as cause:
+            raise Corrupted(f"{folder / INDEX}: {cause}; run again in another folder") from cause
+        found[name] = column
+    return found
+
+
+def _check_entry(value: Any, place: str) -> None:
+    """Check what an index says of a column: its type, its shape, and the number that is its file."""
+    listed(anything, 3, 3)(value, place)
+    one_of(*DTYPES)(value[0], place)
+    listed(whole(), 16)(value[1], place)
+    text(9, r"\d+")(value[2], place)

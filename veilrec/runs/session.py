@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from veilrec.base.files import digest
+from veilrec.base.files import Digest
 from veilrec.base.params import part_of
 from veilrec.engine.evaluation import Evaluation, Scored
 from veilrec.engine.probe import probe
@@ -30,7 +30,6 @@ from veilrec.runs.journal import Journal
 from veilrec.runs.recorder import Recorder
 from veilrec.runs.summary import curves, environment, replicates, summary
 from veilrec.runs.training import Progress, Training
-from veilrec.runs.world import IDS, WORLD
 from veilrec.wire.transcript import Record
 
 __all__ = ["Session", "beside_popularity"]
@@ -47,6 +46,7 @@ class Session:
         progress: Called with how far it is.
         examiner: Attacks what the server sees of the selected state.
         erasers: What is applied to the selected state, in order.
+        began: The checksums of what the run began with.
     """
 
     federation: Federation
@@ -57,6 +57,7 @@ class Session:
     progress: Progress
     examiner: Examiner
     erasers: Sequence[Eraser] = ()
+    began: Mapping[str, Digest] = field(default_factory=dict)
 
     def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
         """Train to the end, then judge and write."""
@@ -72,7 +73,7 @@ class Session:
         utility = self._utility(state, scored, row, training.ledger)
         tested = time.perf_counter()
         self.progress("write", 0, 1, None)
-        files = self._write(state, scored, training.recorder, rounds)
+        files = self._write(state, scored, training, rounds)
         written = time.perf_counter()
         kept = self.place / folder.TRANSCRIPT
         privacy = self.examiner.examine(self.federation, state, selected, kept, self.progress)
@@ -99,10 +100,9 @@ class Session:
             discloses=self._discloses(),
             curves=curves(training.rows),
             utility_replicates=replicates(scored, self.data, self.federation.evaluation.select),
-            files=files,
         )
         if self.keeps:
-            result.save(self.place)
+            result.save(self.place, files)
             folder.tidy(self.place)
         return result
 
@@ -120,6 +120,7 @@ class Session:
             self.progress,
             seconds,
             along=self.examiner.along,
+            began=self.began,
         )
 
     def _erased(self, state: State) -> State:
@@ -151,19 +152,18 @@ class Session:
             validation = self._look(state, "validation", ledger).means()
         return replace(beside_popularity(fed, scored, fed.evaluation), validation=validation)
 
-    def _write(self, state: State, scored: Scored, recorder: Recorder, rounds: int) -> dict[str, Any]:
-        """The files of the selected state and of the transcript; checksums of what lies in the directory."""
+    def _write(self, state: State, scored: Scored, training: Training, rounds: int) -> dict[str, Digest]:
+        """The files of the selected state and of the transcript; checksums of all that the run holds."""
+        recorder = training.recorder
         wanted = {part_of(name) for name in recorder.reads}
         recorder.probe(probe(self.federation, state, wanted))
-        recorder.merge(self.place / folder.TRANSCRIPT, rounds)
+        seen = recorder.merge(self.place / folder.TRANSCRIPT, rounds)
         if not self.keeps:
             return {}
         written = folder.save_state(self.place, state, self.federation.fleet.devices)
         written[folder.PER_USER] = folder.write_per_user(self.place, scored, self.data)
-        for name in (folder.RECIPE, folder.METRICS, folder.TRANSCRIPT, WORLD, IDS):
-            if (self.place / name).exists():
-                written[name] = digest(self.place / name)
-        return {name: entry._asdict() for name, entry in sorted(written.items())}
+        written |= {journal.path.name: journal.mark() for journal in (training.metrics, training.timing)}
+        return {**self.began, **written} | ({folder.TRANSCRIPT: seen} if seen else {})
 
 
 def beside_popularity(federation: Federation, scored: Scored, protocol: Evaluation) -> Utility:

@@ -15,8 +15,10 @@ from veilrec.lab.curve_audit import Along, unattacked
 from veilrec.privacy.ledger import Ledger, check
 from veilrec.protocol import State
 from veilrec.rounds import Federation
-from veilrec.runs.checkpoint import Checkpoints, Saved
+from veilrec.runs.checkpoint import Checkpoints
 from veilrec.runs.clock import Clock
+from veilrec.runs.integrity.described import Saved
+from veilrec.runs.integrity.sealed import plain
 from veilrec.runs.interrupt import GRACE, Stop
 from veilrec.runs.journal import EMPTY, Journal
 from veilrec.runs.recorder import Recorder
@@ -44,6 +46,7 @@ class Training:
         seconds: Between two checkpoints; 0 for one after each round, None for none.
         rows: The metrics so far.
         along: Attacks what is looked at, if anybody does.
+        began: The checksums of what the run began with: its recipe and its data.
     """
 
     federation: Federation
@@ -57,6 +60,7 @@ class Training:
     rows: list[dict[str, Any]] = field(default_factory=list)
     clock: Clock = field(default_factory=Clock)
     along: Along | None = None
+    began: Mapping[str, Digest] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         fed = self.federation
@@ -83,6 +87,8 @@ class Training:
             BadInput: Where the budget does not pay for the first round.
             Corrupted: Where there were checkpoints and none can be used.
         """
+        for journal in (self.metrics, self.timing):
+            journal.check()
         saved = self.checkpoints.latest(self._fault)
         if saved is not None:
             return self._take_up(saved)
@@ -176,10 +182,11 @@ class Training:
             return
         with self.clock.checkpoint():
             self.recorder.sync()
-            journals = {
-                journal.path.name: journal.mark()._asdict() for journal in (self.metrics, self.timing)
+            notes = {
+                "selection": self.selection.state(),
+                "journals": plain({one.path.name: one.mark() for one in (self.metrics, self.timing)}),
+                "began": plain(self.began),
             }
-            notes = {"selection": self.selection.state(), "journals": journals}
             devices = self.federation.fleet.devices
             self.checkpoints.write(state, devices, self._extra(), notes, self.selection.round)
         self._saved = state.round

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from veilrec.base.files import read_json, write_json
+from veilrec.base.files import Digest, read_json, write_json
+from veilrec.base.limits.schema import Wrong, or_none, table, text, texts
 from veilrec.base.params import Params, under
 from veilrec.base.tensors import read, write
 from veilrec.errors import Corrupted
@@ -13,10 +14,24 @@ from veilrec.interactions import Interactions
 __all__ = ["IDS", "WORLD", "load_world", "save_world"]
 
 WORLD, IDS = "world.safetensors", "ids.json"
+LARGEST = 4 << 30  # bytes of ids and titles
+MANY = 1 << 31
+NAMES = texts(MANY)
+SHAPE = table(
+    {
+        "name": text(),
+        "users": NAMES,
+        "items": NAMES,
+        "titles": or_none(NAMES),
+        "classes": table(rest=NAMES),
+        "report": texts(),
+    },
+    may={"features": texts()},
+)
 COLUMNS = ("user", "item", "rating", "time")
 
 
-def save_world(folder: Path, data: Interactions) -> None:
+def save_world(folder: Path, data: Interactions) -> dict[str, Digest]:
     """Write two files that only their owner may read."""
     tensors: Params = {name: value for name in COLUMNS if (value := getattr(data, name)) is not None}
     tensors |= {f"attributes/{name}": value for name, value in data.attributes.items()}
@@ -32,15 +47,21 @@ def save_world(folder: Path, data: Interactions) -> None:
         "report": list(data.report),
         "features": list(data.feature_names),
     }
-    write(folder / WORLD, tensors, secret=True)
-    write_json(folder / IDS, ids, secret=True, indent=None)
+    return {
+        WORLD: write(folder / WORLD, tensors, secret=True),
+        IDS: write_json(folder / IDS, ids, secret=True, indent=None),
+    }
 
 
-def load_world(folder: Path) -> Interactions:
-    """The log as it was, so that it is split again in the same way."""
-    tensors, ids = read(folder / WORLD), read_json(folder / IDS)
+def load_world(world: Path, names: Path) -> Interactions:
+    """The log as it was, from its two files, so that it is split again in the same way."""
+    tensors, ids = read(world), read_json(names, LARGEST)
     try:
-        return Interactions(
+        SHAPE(ids, "")
+    except Wrong as wrong:
+        raise Corrupted(f"{names}: {wrong}; restore the file") from wrong
+    try:
+        log = Interactions(
             user=tensors["user"],
             item=tensors["item"],
             n_users=len(ids["users"]),
@@ -58,5 +79,8 @@ def load_world(folder: Path) -> Interactions:
             report=tuple(ids["report"]),
             name=ids["name"],
         )
-    except (KeyError, TypeError) as cause:
-        raise Corrupted(f"{folder / IDS}: lacks {cause}; restore the file") from cause
+        log.check()
+    except (KeyError, ValueError) as cause:
+        what = f"lacks {cause}" if isinstance(cause, KeyError) else f"{cause}"
+        raise Corrupted(f"{world}: {what}; restore the file") from cause
+    return log
