@@ -17,7 +17,7 @@ from tests.results import attribute, audit
 from tests.results import result as made
 from veilrec.errors import Corrupted, VeilrecError
 from veilrec.metrics.comparison import compare
-from veilrec.metrics.leaks import Run
+from veilrec.metrics.leaks import NamedRun
 from veilrec.report import table, to_csv
 from veilrec.result import Result
 
@@ -130,7 +130,7 @@ def test_mutated_results_raise_our_errors_alone(values: dict[str, Any]) -> None:
     code = 0
     try:
         one = Result.of(values, PLACE)
-        compare([Run("run", one)])
+        compare([NamedRun("run", one)])
         to_csv(table([("run", one)]))
     except VeilrecError as error:
         code = error.code

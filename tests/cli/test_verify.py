@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +176,23 @@ def test_what_a_run_of_before_does_vouch_for_is_held_against_that(
     answer = call(capsys, "verify", "run")
     assert answer.code == 4
     assert "run/metrics.jsonl: not what the run wrote" in answer.err
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_a_manifest_is_signed_and_checked_as_the_guide_says(place: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    sign, check = (line for line in guide.splitlines() if line.startswith("ssh-keygen "))
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "key"])
+    public = (place / "key.pub").read_text(encoding="utf-8")
+    (place / "signers").write_text(f"you@example.org {public}", encoding="utf-8")
+    assert run(shlex.split(sign.replace("runs/noisy", "run").replace("~/.ssh/id_ed25519", "key"))) == 0
+    words, _, source = check.replace("runs/noisy", "run").partition(" < ")
+    assert run(shlex.split(words), source) == 0
+    with change(place / "run") as new:
+        new.drop("transcript.safetensors")
+    assert run(shlex.split(words), source) != 0
+
+
+def run(command: list[str], source: str = os.devnull) -> int:
+    with Path(source).open("rb") as file:
+        return subprocess.run(command, stdin=file, capture_output=True, timeout=30).returncode
