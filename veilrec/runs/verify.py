@@ -16,11 +16,11 @@ from veilrec.runs.integrity.described import Faulty, check_states, descriptions,
 from veilrec.runs.integrity.manifest import Manifest, is_finished, steadily
 from veilrec.runs.integrity.sealed import digests
 
-__all__ = ["Verdict", "verified"]
+__all__ = ["Verified", "verified"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verified:
     """What came of a run's verification.
 
     Attributes:
@@ -52,7 +52,7 @@ class Verdict:
         }[self.state]
 
 
-def verified(run: Path) -> Verdict:
+def verified(run: Path) -> Verified:
     """Verify a run, finished or not, whatever was checked before.
 
     Raises:
@@ -67,21 +67,21 @@ def verified(run: Path) -> Verdict:
     return _unfinished(run)
 
 
-def _finished(run: Path) -> Verdict:
-    def look(manifest: Manifest) -> Verdict:
+def _finished(run: Path) -> Verified:
+    def look(manifest: Manifest) -> Verified:
         manifest.checked.forget()
         if faults := manifest.faults():
             raise _Faults(tuple(faults), manifest)
         Result.read(manifest)
         state: Literal["whole", "unverified"] = "whole" if manifest.generation else "unverified"
-        return Verdict(run, state, len(manifest.files), manifest.generation)
+        return Verified(run, state, len(manifest.files), manifest.generation)
 
     try:
         return steadily(run, look)
     except _Faults as found:
-        return Verdict(run, "damaged", len(found.manifest.files), found.manifest.generation, found.faults)
+        return Verified(run, "damaged", len(found.manifest.files), found.manifest.generation, found.faults)
     except Corrupted as found:
-        return Verdict(run, "damaged", faults=(f"{found}",))
+        return Verified(run, "damaged", faults=(f"{found}",))
 
 
 class _Faults(Corrupted):
@@ -90,7 +90,7 @@ class _Faults(Corrupted):
         self.faults, self.manifest = faults, manifest
 
 
-def _unfinished(run: Path) -> Verdict:
+def _unfinished(run: Path) -> Verified:
     """Hold all checkpoints against their descriptions, and what these say of files beside them."""
     faults: list[str] = []
     seen: set[Path] = set()
@@ -107,7 +107,9 @@ def _unfinished(run: Path) -> Verdict:
                 seen.add(run / name)
                 if not _begins_with(run / name, expected.bytes, expected.sha256):
                     faults.append(f"{run / name}: not what the run wrote; restore the file")
-    return Verdict(run, "damaged" if faults else "unfinished", len(seen), faults=tuple(dict.fromkeys(faults)))
+    return Verified(
+        run, "damaged" if faults else "unfinished", len(seen), faults=tuple(dict.fromkeys(faults))
+    )
 
 
 def _begins_with(path: Path, length: int, sha256: str) -> bool:
