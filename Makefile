@@ -5,7 +5,7 @@ READY := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage check format bench bench-peers docs clean
+.PHONY: help demo test test-all coverage check format reliability bench bench-peers docs clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ check: $(READY) ## check format, lint, types, layering, and what examples cost
 format: $(READY) ## format the code and mend what lint can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+reliability: $(READY) ## measure what is promised of kills, pairs and bad input; stopped, it goes on where it was
+	$(BIN)/python -m tests.reliability $(ARGUMENTS)
 
 bench: $(READY) ## measure the engine: speed against a one-client loop, memory, scaling
 	$(BIN)/python -m benchmarks.run

@@ -60,18 +60,17 @@ def ragged() -> Interactions:
 
 
 @pytest.fixture(scope="session")
-def runner() -> Iterator[Pool]:
-    """Processes that are ready to run an experiment, and to be killed."""
-    from tests.forking import pool
-
-    with pool() as ready:
-        yield ready
-
-
-@pytest.fixture(scope="session")
 def forge() -> Iterator[Forge]:
     """A process with everything loaded, to fork others from."""
     from tests.forge import forge
 
     with forge() as ready:
         yield ready
+
+
+@pytest.fixture(scope="session")
+def runner(forge: Forge, tmp_path_factory: pytest.TempPathFactory) -> Pool:
+    """Processes that are ready to run an experiment, and to be killed."""
+    from tests.forking import Pool
+
+    return Pool(forge, tmp_path_factory.mktemp("runner"))

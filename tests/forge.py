@@ -27,9 +27,10 @@ from typing import Any
 __all__ = ["Ended", "Forge", "Order", "Setting", "forge", "forked", "waited"]
 
 ROOT = Path(__file__).parents[1]
-LOADED = (
-    *("veilrec.cli", "veilrec.cli.finished", "veilrec.cli.work", "veilrec.cli.show.leaks"),
-    *("veilrec.node", "veilrec.lab.lab", "veilrec.report", "veilrec.reproduction.running"),
+LOADED = (  # what commands would import, each anew
+    *("veilrec.cli.finished", "veilrec.cli.work", "veilrec.cli.show.leaks", "veilrec.node", "veilrec.report"),
+    *("veilrec.lab.lab", "veilrec.reproduction.running", "sklearn.linear_model", "sklearn.neighbors"),
+    *("scipy.stats", "sklearn.pipeline", "veilrec.attacks.common.classifiers"),
 )
 LIMIT = 120.0  # seconds that any one process may take
 POLL = 0.002
@@ -128,7 +129,11 @@ def forge() -> Iterator[Forge]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.forge"],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -1,23 +1,15 @@
-"""Runs in processes of their own, forked from one that has torch loaded already, so that each costs little.
-
-``python -m tests.forking`` reads one `Order` per line as JSON, forks, and answers with the number of the
-process, then with how it ended.
-"""
+"""Runs in processes of their own, made to fail, to be stopped or to be killed at a chosen moment."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
-import select
 import signal
-import subprocess
-import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +17,8 @@ from typing import Any
 
 import torch
 
+from tests import forge
+from tests.forge import LIMIT, Forge
 from tests.worlds import checkerboard
 from veilrec import experiment
 from veilrec.base import files
@@ -40,9 +34,6 @@ from veilrec.protocols.fedavg import FedAvg
 from veilrec.runs import interrupt
 from veilrec.wire.codec import Spec
 from veilrec.wire.transcript import Record
-
-ROOT = Path(__file__).parents[1]
-LIMIT = 120.0  # seconds that any one process may take
 
 
 @dataclass
@@ -100,85 +91,54 @@ def small(rounds: int = 9, keeps: Keeps = "auto") -> Experiment:
 
 
 class Pool:
-    """The tests' end of the line."""
+    """Runs one after another, each in a process that a forge forks."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._in, self._out = process.stdin, process.stdout
+    def __init__(self, forge: Forge, folder: Path) -> None:
+        self._forge, self._errors = forge, folder / "errors"
+        self._process = 0
 
     def start(self, order: Order) -> int:
         """Begin; returns the number of the process."""
-        self._in.write(json.dumps(asdict(order)) + "\n")
-        self._in.flush()
-        return int(self._answer()["pid"])
+        self._errors.unlink(missing_ok=True)
+        asked = {"order": asdict(order), "errors": str(self._errors)}
+        self._process = self._forge.start(forge.Order("tests.forking:work", asked))
+        return self._process
 
     def wait(self, seconds: float = LIMIT) -> dict[str, Any] | None:
         """How the process ended, ``{"code", "error"}``; None where it has not yet."""
-        return self._answer() if select.select([self._out], [], [], seconds)[0] else None
+        ended = self._forge.wait(self._process, seconds)
+        if ended is None:
+            return None
+        error = self._errors.read_text(encoding="utf-8") if self._errors.exists() else ""
+        return {"code": ended.code, "error": error}
 
     def run(self, order: Order) -> dict[str, Any]:
         """Begin and wait for the end."""
         self.start(order)
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert select.select([self._out], [], [], LIMIT)[0], "no answer in time"
-        answer: dict[str, Any] = json.loads(self._out.readline())
-        return answer
+        ended = self.wait()
+        assert ended is not None, "no answer in time"
+        return ended
 
 
-@contextmanager
-def pool() -> Iterator[Pool]:
-    """A process to fork from."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.forking"],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:  # closes the pipes, which ends it, and waits
-        yield Pool(process)
-
-
-def serve() -> None:
-    """Fork for each order and tell how it went."""
-    for line in sys.stdin:
-        order = Order(**json.loads(line))
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(reader)
-            os._exit(work(order, writer))
-        os.close(writer)
-        print(json.dumps({"pid": child}), flush=True)
-        with os.fdopen(reader) as pipe:
-            error = pipe.read()
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(json.dumps({"code": code, "error": error}), flush=True)
-
-
-def work(order: Order, errors: int) -> int:
+def work(order: dict[str, Any], errors: str) -> int:
     """In the new process: one run; returns the exit code."""
-    counts: Counter[str] = Counter()
-    prepare(order, counts)
+    asked, counts = Order(**order), Counter[str]()
+    prepare(asked, counts)
     try:
-        small(order.rounds, order.keeps).run(
-            Path(order.out),
-            resume=order.resume,
-            checkpoint_seconds=order.seconds,
-            progress=signaller(order, counts),
+        small(asked.rounds, asked.keeps).run(
+            Path(asked.out),
+            resume=asked.resume,
+            checkpoint_seconds=asked.seconds,
+            progress=signaller(asked, counts),
         )
     except VeilrecError as error:
-        os.write(errors, f"{error}".encode())
+        Path(errors).write_text(f"{error}", encoding="utf-8")
         return error.code
     except BaseException:
-        os.write(errors, traceback.format_exc().encode())
+        Path(errors).write_text(traceback.format_exc(), encoding="utf-8")
         return 1
-    if order.report:
-        Path(order.report).write_text(json.dumps(counts), encoding="utf-8")
+    if asked.report:
+        Path(asked.report).write_text(json.dumps(counts), encoding="utf-8")
     return 0
 
 
@@ -221,7 +181,3 @@ def signaller(order: Order, counts: Counter[str]) -> Callable[..., None]:
             threading.Event().wait(LIMIT)
 
     return tell
-
-
-if __name__ == "__main__":
-    serve()
