@@ -22,7 +22,7 @@ COMMANDS = {  # in this order: what a command leaves, the next ones use
     "evaluate": "evaluate work/run -q",
     "recommend": "recommend work/run --user u0001",
     "audit": "audit vectors.csv --attributes people.csv -q",
-    "compare": "compare runs/demo",
+    "compare": "compare runs/demo/undefended runs/demo/laplace runs/demo/early-stop",
     "report": "report work/run -o work/page.html",
     "list": "list",
     "data list": "data list",
