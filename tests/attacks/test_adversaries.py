@@ -115,7 +115,7 @@ def test_an_upload_is_not_drawn_from_twice_and_the_first_is_the_probe() -> None:
 
 
 def test_no_upload_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"attack\.uploads: 0 uploads"):
+    with pytest.raises(BadInput, match=r"attack\.uploads: 0 is too small"):
         iDLG(uploads=0)
 
 

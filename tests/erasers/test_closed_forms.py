@@ -156,5 +156,5 @@ def test_a_holder_sends_what_is_declared_and_nothing_else(monkeypatch: pytest.Mo
         return {**of_classes(*given, **rest), "vectors": vectors}  # type: ignore[arg-type]
 
     monkeypatch.setattr("veilrec.erasers.common.linear.of_classes", more)
-    with pytest.raises(BadInput, match="undeclared 'vectors'"):
+    with pytest.raises(BadInput, match="send what the schema declares"):
         by_silos(LEACE(), vectors, Request({"gender": label}), silos=2)

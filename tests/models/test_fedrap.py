@@ -297,7 +297,7 @@ def test_only_a_few_whole_tables_are_held_at_once(monkeypatch: pytest.MonkeyPatc
 
     before = {**fed.evaluate(state).values, "vectors": user_vectors(fed, state)}
     monkeypatch.setattr(private_rows, "whole", watched)
-    monkeypatch.setattr(serving, "HELD", 2 * ITEMS * DIM + 1)
+    monkeypatch.setattr(serving, "WIDE", 2 * ITEMS * DIM + 1)
     after = {**fed.evaluate(state).values, "vectors": user_vectors(fed, state)}
     assert max(seen) == 2
     assert all(torch.equal(before[name], after[name]) for name in before)
