@@ -28,7 +28,8 @@ __all__ = ["Ended", "Forge", "Order", "Setting", "forge", "forked", "waited"]
 
 ROOT = Path(__file__).parents[1]
 LOADED = (  # what commands would import, each anew
-    *("veilrec.cli.finished", "veilrec.cli.work", "veilrec.cli.show.leaks", "veilrec.node", "veilrec.report"),
+    *("veilrec.cli.finished", "veilrec.cli.work", "veilrec.cli.show.leaks", "veilrec.report"),
+    *("veilrec.node.command", "veilrec.node.provisioning"),
     *("veilrec.lab.lab", "veilrec.reproduction.running", "sklearn.linear_model", "sklearn.neighbors"),
     *("scipy.stats", "sklearn.pipeline", "veilrec.attacks.common.classifiers"),
 )

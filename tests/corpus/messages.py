@@ -159,7 +159,7 @@ LETTERS: Table = {
     "answers missed that are still to come": (noted(missed="1"), "not before it"),
     "a round below zero": (letter(round=number(-1)), "less than nothing"),
     "the last round there can be": (letter(round=number(2**31 - 1)), "of round 2147483648"),
-    "a round that the recipe has not": (letter(round=number(2)), "of round 3, and there are 2"),
+    "a round that the recipe has not": (letter(round=number(3)), "of round 4, and there are 3"),
     "a round in 64 bits": (letter(round=number(0, torch.int64)), "'round' is torch.int64"),
     "a list of rounds": (letter(round=torch.zeros(3, dtype=torch.int32)), "'round' has shape"),
     "no round": (letter(round=None), "lacks 'round'"),

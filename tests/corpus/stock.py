@@ -45,7 +45,7 @@ ks = [5, 10]
 [record]
 last = 1
 """
-LETTERS = 'defence = [{name = "laplace", scale = 0.05}]'
+LETTERS = ('defence = [{name = "laplace", scale = 0.05}]', "plan.rounds = 3")
 POSTING = 'defence = [{name = "pard", attributes = ["gender"], head = [4]}]'
 
 
@@ -120,14 +120,14 @@ class Stock:
 
     @cached_property
     def _federation(self) -> tuple[Federation, State]:
-        engine = self._loaded(LETTERS).experiment().federation()
+        engine = self._loaded(*LETTERS).experiment().federation()
         return engine, engine.start()
 
     @cached_property
     def _store(self) -> Path:
         place = self.folder / "store"
         if not place.exists():
-            node.provision(self._federation[0], CLIENT, self._loaded(LETTERS).toml(), place)
+            node.provision(self._federation[0], CLIENT, self._loaded(*LETTERS).toml(), place)
         return place
 
     @cached_property

@@ -23,7 +23,6 @@ from veilrec.base.files import atomic
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SLOW_COUNT = 10
-KEEPS_NO_ANSWER = pytest.mark.xfail(reason="a device does not keep its answer, nor a lock, yet")
 
 
 @pytest.fixture
@@ -111,16 +110,14 @@ def test_ten_kills(name: str, shared: Bench) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["attack", pytest.param("node", marks=KEEPS_NO_ANSWER)])
+@pytest.mark.parametrize("name", kills.SHORT)
 def test_a_kill_at_each_touch(name: str, shared: Bench) -> None:
     row = next(goal for goal in kills.at_each_touch() if goal.id == f"A1.each.{name}").measure(shared)
     assert row["pass"], row
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=KEEPS_NO_ANSWER) if name == "node" else name for name in PAIRS]
-)
+@pytest.mark.parametrize("name", PAIRS)
 def test_ten_pairs(name: str, shared: Bench) -> None:
     row = next(goal for goal in pairs.goals(SLOW_COUNT) if goal.id == f"A14.{name}").measure(shared)
     assert row["pass"], row
