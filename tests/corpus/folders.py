@@ -327,7 +327,7 @@ CASES = [
         if one.read_by
     ),
     *(
-        Case(f"folder: {what} in the place of a lock", partial(locked_by, trap), 2, says, slow=True)
+        Case(f"folder: {what} in the place of a lock", partial(locked_by, trap), 2, says)
         for what, (trap, says) in TRAPS.items()
     ),
     *(

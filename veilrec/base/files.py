@@ -17,6 +17,7 @@ from veilrec.base.plain import SHOWN, NotPlain, check_file, grab, opened, same_f
 from veilrec.errors import Corrupted
 
 __all__ = [
+    "LARGEST",
     "UNFINISHED",
     "Digest",
     "Sink",

@@ -164,13 +164,17 @@ def _check_reading(name: str) -> None:
 def _one(
     place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
 ) -> dict[str, Any]:
+    from veilrec.base.locks import WAIT, locked
     from veilrec.cli import finished
     from veilrec.cli.show.progress import showing
     from veilrec.lab.examiner import Examiner
     from veilrec.result import Result
-    from veilrec.runs.integrity.changes import change
-    from veilrec.runs.integrity.manifest import RESULT
+    from veilrec.runs.integrity.changes import change, settle
+    from veilrec.runs.integrity.manifest import RESULT, is_finished
 
+    if save and is_finished(place):
+        with locked(place, WAIT):  # found out now whether anything can be kept, and not after the work
+            settle(place)
     with showing("", str(place), quiet=quiet) as progress:
         progress.phase("opening")
         opened = finished.reopen(place, *source)

@@ -16,7 +16,7 @@ from torch import Tensor
 from veilrec.base.files import Digest, read_json, sync_file, sync_folder, write_json, writing
 from veilrec.base.limits.schema import Wrong, anything, listed, one_of, text, whole
 from veilrec.base.params import Rows
-from veilrec.base.plain import made, opened
+from veilrec.base.plain import check_folder, made, opened
 from veilrec.base.tensors import DTYPES, NAMES, Column, raw, write_columns
 from veilrec.errors import Corrupted
 from veilrec.wire.codec import Schema
@@ -98,7 +98,11 @@ class Recorder:
 
     def rounds(self) -> list[Path]:
         """The folders of the rounds, oldest first."""
-        found = sorted(self.folder.glob("r*")) if self.folder.is_dir() else []
+        with writing(self.folder):
+            check_folder(self.folder)
+            found = sorted(self.folder.glob("r*")) if self.folder.is_dir() else []
+            for folder in found:
+                check_folder(folder)
         return [folder for folder in found if folder.name != f"r{PROBE:06}"]
 
     def merge(self, path: Path, round: int) -> Digest | None:

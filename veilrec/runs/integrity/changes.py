@@ -63,9 +63,11 @@ class Change:
             yield sink
         self.files[name] = sink.digest()
 
-    def write_json(self, name: str, value: Mapping[str, Any], *, secret: bool = False) -> None:
+    def write_json(
+        self, name: str, value: Mapping[str, Any], *, secret: bool = False, indent: int | None = 2
+    ) -> None:
         """A new JSON file."""
-        self.files[name] = files.write_json(self._place(name), value, secret=secret)
+        self.files[name] = files.write_json(self._place(name), value, secret=secret, indent=indent)
 
     def write_tensors(self, name: str, table: Mapping[str, Tensor | Blocks], *, secret: bool = False) -> None:
         """A new safetensors file."""

@@ -23,7 +23,7 @@ __all__ = ["check_result"]
 TEXT = text()
 FREE = table(rest=anything)
 SEED = whole(-(1 << 63), (1 << 64) - 1)
-SHARE = number(0, 1)
+SHARE = number(0, 1.000001)  # a mean of ones may be rounded up
 SHARES = table(rest=SHARE, most=1 << 10)
 MEASURE = table(may={name: or_none(number()) for name in ("value", "low", "high")}, rest=anything)
 SCORES = table(rest=or_none(MEASURE))
