@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.cli.commands import call, tree
+from tests.mutated import mutated
 from tests.results import attribute, audit, result, spread
 from veilrec.base.files import write_json
+from veilrec.errors import VeilrecError
+from veilrec.recipe.cells import cells_in
 from veilrec.result import Result
 
 LAPLACE = {"name": "laplace", "scale": 0.1}
@@ -80,6 +85,19 @@ def test_an_index_names_folders_beside_it_alone(
     assert f"{sweep / 'index.json'}: " in answer.err
     assert says in answer.err
     assert answer.err.count("\n") == 1
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_mutated_index_is_refused_or_lists_what_is_beside_it(sweep: Path, data: st.DataObject) -> None:
+    cells = [{"name": f"none,seed={seed}", "settings": {"seed": seed}, "finished": True} for seed in (0, 3)]
+    index = data.draw(mutated({"version": 1, "cells": cells}))
+    (sweep / "index.json").write_text(json.dumps(index), encoding="utf-8")
+    try:
+        found = cells_in(sweep)
+    except VeilrecError:
+        return
+    assert all(place.parent == sweep and place.is_dir() for place in found)
 
 
 def test_a_cell_behind_a_link_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,12 +30,16 @@ def place(stock: Stock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-@pytest.mark.parametrize("one", EDITS, ids=lambda one: one.name)
+BOTH = [(one, one.read_by[:1]) for one in EDITS if one.quick]
+ALL = [pytest.param(one, one.read_by, marks=pytest.mark.slow, id=f"{one.name}, by all") for one in EDITS]
+
+
+@pytest.mark.parametrize(("one", "readers"), [*(pytest.param(*both, id=both[0].name) for both in BOTH), *ALL])
 def test_an_edit_is_noticed_by_whoever_reads_the_file(
-    one: Edit, place: Path, stock: Stock, capsys: pytest.CaptureFixture[str]
+    one: Edit, readers: tuple[str, ...], place: Path, stock: Stock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one.make(place / "run", stock)
-    for command in ("verify", *one.read_by):
+    for command in ("verify", *readers):
         answer = call(capsys, command, "run", *OPTIONS.get(command, ()))
         assert answer.code == 4, (command, answer)
         assert answer.err.count("\n") == 1

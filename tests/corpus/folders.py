@@ -39,12 +39,14 @@ class Edit:
         make: Does it to a run, with the stock for what another run has.
         file: The file that is named.
         read_by: Commands that read it: each ends with 4. `verify` does in any case.
+        quick: Whether it stands for others of its kind in the quick tier.
     """
 
     name: str
     make: Callable[[Path, Stock], None]
     file: str
     read_by: tuple[str, ...] = READING
+    quick: bool = True
 
 
 def exchange(name: str, old: str, new: str, run: Path, stock: Stock) -> None:
@@ -135,7 +137,10 @@ def kinds_of(name: str, read_by: tuple[str, ...]) -> list[Edit]:
         "{} a pipe": pipe,
         "{} of a terabyte": huge,
     }
-    return [Edit(words.format(name), partial(way, name), name, read_by) for words, way in ways.items()]
+    return [
+        Edit(words.format(name), partial(way, name), name, read_by, quick=name == USERS)
+        for words, way in ways.items()
+    ]
 
 
 def texts(name: str, old: str, new: str) -> Callable[[Path, Stock], None]:

@@ -13,12 +13,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.forking import Order, Pool, small
+from tests.mutated import mutated
 from tests.worlds import both, checkerboard, digest, emptied, files_of, held
 from veilrec.base.files import atomic, read_json
 from veilrec.base.locks import locked
 from veilrec.base.plan import Plan
+from veilrec.base.tensors import read, write
 from veilrec.errors import BadInput, Corrupted
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
@@ -107,8 +111,6 @@ def test_the_selected_state_from_the_directory_alone(finished: tuple[Experiment,
 def test_private_parts_are_not_in_the_model(tmp_path: Path) -> None:
     out = tmp_path / "run"
     Experiment(checkerboard(), partial(FedMF, dim=4), plan=Plan(rounds=1, evaluate_every=1)).run(out)
-    from veilrec.base.tensors import read
-
     assert set(read(out / "model.safetensors")) == {"item"}
     assert {"client", "user"} <= set(read(out / "users.safetensors"))
 
@@ -138,6 +140,52 @@ def test_continuous_attributes_come_back_and_count(tmp_path: Path) -> None:
     assert data_fingerprint(load_world(tmp_path / WORLD, tmp_path / IDS)) == data_fingerprint(log)
     older = replace(log, values={"age in years": values["age in years"] + 1})
     assert len({data_fingerprint(one) for one in (world(), log, older)}) == 3
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    save_world(folder, world())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"user": torch.arange(5)}, "is not one number an event"),
+        ({"item": None}, "lacks 'item'"),
+        ({"rating": torch.ones(2)}, "rating is not one number an event"),
+        ({"user": torch.arange(288).flip(0)}, "events are out of order"),
+        ({"item": torch.full((288,), 99)}, "events name ids that do not exist"),
+        ({"item": torch.zeros(288)}, "ids of events are no whole numbers"),
+        ({"attributes/gender": torch.full((24,), 7)}, "attribute gender does not fit its classes"),
+        ({"attributes/gender": torch.full((24,), -2)}, "attribute gender does not fit its classes"),
+        ({"attributes/gender": torch.ones(3, dtype=torch.int64)}, "attribute gender does not fit"),
+        ({"features": torch.ones(3, 3)}, "features are not one row a user"),
+    ],
+)
+def test_a_world_that_cannot_be_is_refused(
+    stored: Path, tmp_path: Path, change: dict[str, torch.Tensor | None], says: str
+) -> None:
+    tensors = {**read(stored / WORLD), **change}
+    write(tmp_path / WORLD, {name: value for name, value in tensors.items() if value is not None})
+    with pytest.raises(Corrupted, match=says):
+        load_world(tmp_path / WORLD, stored / IDS)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_mutated_ids_are_refused_or_read(stored: Path, data: st.DataObject) -> None:
+    told = json.loads((stored / IDS).read_text(encoding="utf-8"))
+    path = stored / "mutated.json"
+    path.write_text(json.dumps(data.draw(mutated(told))), encoding="utf-8")
+    try:
+        found = load_world(stored / WORLD, path)
+    except Corrupted as error:
+        said = str(error)
+    else:
+        said = f"{found.n_users} users"
+    assert said
 
 
 def test_without_its_world_a_run_asks_for_data(tmp_path: Path) -> None:

@@ -148,14 +148,18 @@ def killed(run: Path, at: int, monkeypatch: pytest.MonkeyPatch, act: Callable[[P
     return code == KILLED
 
 
+EVERY = [5, pytest.param(1, marks=pytest.mark.slow)]  # one in so many of the calls that write
+
+
 @needs_fork
+@pytest.mark.parametrize("step", EVERY)
 def test_a_process_that_is_killed_at_any_write_leaves_the_old_or_the_new(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """And who comes next finds a run that can be read at once, verified, and changed again."""
     old, seen = held(original), []
     new = held_after(original, tmp_path / "new")
-    for at in range(1, 200):
+    for at in range(1, 200, step):
         run = Path(shutil.copytree(original, tmp_path / str(at)))
         if not killed(run, at, monkeypatch):
             break
@@ -178,15 +182,16 @@ def held_after(original: Path, place: Path) -> dict[str, bytes]:
     return held(place)
 
 
+@pytest.mark.parametrize("step", EVERY)
 def test_a_call_that_fails_leaves_the_old_or_the_new_and_says_so(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     old, new = held(original), held_after(original, tmp_path / "new")
 
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for at in range(1, 200):
+    for at in range(1, 200, step):
         run = Path(shutil.copytree(original, tmp_path / str(at)))
         with counted(at, full, monkeypatch) as made:
             said = told(run)
