@@ -25,8 +25,13 @@ from veilrec.runs.integrity.checked import CHECKED
 __all__ = ["VICTIMS", "Victim", "contents", "run", "stable"]
 
 UNSTABLE = {"timing", "environment", "seconds", "peak_bytes", "files"}  # of a result: tell of an hour
-TIMINGS = {"timing.jsonl", "result.json", "manifest.json", CHECKED}  # files that tell of time, or of such a file
-ROUNDS = 3
+TIMINGS = {
+    "timing.jsonl",
+    "result.json",
+    "manifest.json",
+    CHECKED,
+}  # files that tell of time, or of such a file
+ROUNDS = 2  # as many as the recipe of the stock has
 
 
 class Victim(ABC):
@@ -104,7 +109,7 @@ class Reproduce(Victim):
 
 
 class Node(Victim):
-    """A device that answers three letters; who carries them asks again until there is an answer.
+    """A device that answers two letters; who carries them asks again until there is an answer.
 
     Its noise is the operating system's, so that answers of two attempts agree only where one was kept.
     """
