@@ -378,6 +378,8 @@ CASES = [
     Case("message: to a device of secret noise", answered(Stock.letter, "--seeded"), 2, "leave out --seeded"),
     Case("message: a question nobody answers", asking("store", "--ask"), 2, "score for themselves"),
     Case("message: a post nowhere", asking("store", "--post", "no/where"), 2, "no place for a file"),
+    Case("message: a post into the store", asking("store", "--post", "store/own.safetensors"), 2, "lies in"),
+    Case("message: a post to a device file", asking("store", "--post", "/dev/null"), 2, "is a device"),
     Case("message: to a folder that is no store", asking("."), 2, "no device's store"),
     Case("message: a ledger and a question", asking("store", "--ledger", "--ask"), 2, "only prints"),
 ]

@@ -13,6 +13,7 @@ from typing import Any
 from veilrec.base.defaults import own_defaults
 from veilrec.base.files import atomic
 from veilrec.base.locks import WAIT, locked
+from veilrec.base.plain import check_file, writing
 from veilrec.errors import BadInput
 from veilrec.model import overrides
 from veilrec.node.contents import ANSWER, POST, QUESTION, REPLY, RUN, SEEDED
@@ -43,8 +44,8 @@ def answer(folder: Path, message: bytes, *, seeded: bool = False, post: Path | N
         Exhausted: If the recipe's budget does not pay for it.
         Corrupted: If the store is damaged.
     """
-    if post is not None and (post.is_dir() or not post.parent.is_dir()):
-        raise BadInput(post, "is no place for a file", "name another")  # before the round counts as answered
+    if post is not None:
+        _check_post(post, folder)  # before the round counts as answered
     with _opened(folder, seeded=seeded) as phone:
         received = phone.read(message)
         if not phone.repeats(received):
@@ -101,6 +102,16 @@ def ledger(folder: Path) -> dict[str, Any]:
 def longest(folder: Path) -> int:
     """The bytes of the longest letter that the device whose store is `folder` reads."""
     return Phone.open(folder).letterbox.longest
+
+
+def _check_post(post: Path, folder: Path) -> None:
+    """Refuse a place where no post can be written, or none should be."""
+    if post.is_dir() or not post.parent.is_dir():
+        raise BadInput(post, "is no place for a file", "name another")
+    if folder.resolve() in post.resolve().parents:
+        raise BadInput(post, "lies in the device's store", "name a place elsewhere")
+    with writing(post):
+        check_file(post)
 
 
 @contextmanager
