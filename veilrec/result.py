@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -92,13 +92,18 @@ class Result:
             "." if blurred else ": who sees how it moves may read them off."
         )
 
-    def save(self, folder: Path, files: Mapping[str, Digest] | None = None) -> None:
+    def save(
+        self, folder: Path, files: Mapping[str, Digest] | None = None, without: Collection[str] = ()
+    ) -> None:
         """Write it, with a manifest that vouches for it and for `files`: the run is finished from then on.
 
-        The lock is the caller's.
+        What the run is `without` from then on is removed, even where the process ends on its way. The lock is
+        the caller's.
         """
         with changing(folder) as new:
             new.keep(files or {})
+            for name in without:
+                new.drop(name)
             new.write_json(RESULT, self.values())
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import call, tree
+from tests.cli.commands import call, of_before, tree
 from tests.results import audit
 from tests.together import together
 from veilrec.cli import attack, main
@@ -111,9 +112,16 @@ def test_an_attack_that_has_nothing_to_look_at_is_refused(
     assert (runs / "noisy" / "result.json").read_bytes() == before
 
 
-def test_two_attacks_at_once_keep_what_both_have_found(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore::veilrec.runs.integrity.manifest.Unverified")
+@pytest.mark.parametrize("before_manifests", [False, True])
+def test_two_attacks_at_once_keep_what_both_have_found(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before_manifests: bool
+) -> None:
     """Each looks at the run before the other one has written."""
-    ready, place = threading.Barrier(2, timeout=30), runs / "noisy"
+    ready, place = threading.Barrier(2, timeout=30), tmp_path / "run"
+    shutil.copytree(runs / "noisy", place)
+    if before_manifests:
+        of_before(place)
     before = Result.load(place)
 
     class Stub:

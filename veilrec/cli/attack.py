@@ -187,8 +187,8 @@ def _one(
         )
     if save:
         with change(place) as new:  # and read again: another attack may have found something meanwhile
-            then, now = ({**one.files, RESULT: None} for one in (run.manifest, new.before))
-            if now != then:
+            others = {name: entry for name, entry in run.manifest.files.items() if name != RESULT}
+            if any(new.before.files.get(name) != entry for name, entry in others.items()):
                 raise BadInput(place, "has become another run meanwhile", "attack it again")
             result = Result.read(new.before)
             new.write_json(RESULT, replace(result, privacy={**result.privacy, **found}).values())

@@ -81,9 +81,7 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what only an unfinished run needs: a transcript's spool, devices' files, draws of erasers."""
-    for path in folder.glob(DRAWS.format("*")):
-        path.unlink()
+    """Remove what only an unfinished run needs: the spool of a transcript, devices' files in checkpoints."""
     _remove(folder / SPOOL, *(folder / CHECKPOINT).glob("state-*/"))
 
 

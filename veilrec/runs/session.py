@@ -102,7 +102,8 @@ class Session:
             utility_replicates=replicates(scored, self.data, self.federation.evaluation.select),
         )
         if self.keeps:
-            result.save(self.place, files)
+            secret = [path.name for path in self.place.glob(folder.DRAWS.format("*"))]
+            result.save(self.place, files, secret)
             folder.tidy(self.place)
         return result
 

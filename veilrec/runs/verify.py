@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from veilrec.base.files import digest
+from veilrec.base.files import Digest, digest, matches
 from veilrec.base.locks import held_by
 from veilrec.base.plain import NotPlain
 from veilrec.errors import BadInput, Corrupted
@@ -102,18 +102,19 @@ def _unfinished(run: Path) -> Verified:
             faults.append(f"{path}: {wrong}")
             continue
         seen |= {path, *(path.parent / name for name in saved.files)}
-        for kind in ("began", "journals"):
+        for kind, holds in (("began", matches), ("journals", _begins_with)):
             for name, expected in digests(saved.notes.get(kind, {})).items():
                 seen.add(run / name)
-                if not _begins_with(run / name, expected.bytes, expected.sha256):
+                if not holds(run / name, expected):
                     faults.append(f"{run / name}: not what the run wrote; restore the file")
     return Verified(
         run, "damaged" if faults else "unfinished", len(seen), faults=tuple(dict.fromkeys(faults))
     )
 
 
-def _begins_with(path: Path, length: int, sha256: str) -> bool:
+def _begins_with(path: Path, expected: Digest) -> bool:
+    """Whether a journal begins with what it held at a checkpoint."""
     try:
-        return digest(path, length) == (sha256, length)
+        return digest(path, expected.bytes) == expected
     except (FileNotFoundError, NotPlain):
-        return not length
+        return not expected.bytes

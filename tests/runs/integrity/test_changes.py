@@ -214,6 +214,27 @@ def told(run: Path) -> str:
     return ""
 
 
+def test_where_nothing_is_finished_there_is_nothing_to_change(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("a = 1\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="not a finished run"), change(tmp_path):
+        pass
+    assert names(tmp_path) == {"recipe.toml"}
+
+
+def test_what_a_run_ends_without_is_gone_with_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Secrets of an eraser, say: also where the process ends between the commit and their removal."""
+    (tmp_path / "draws-0.safetensors").write_bytes(b"secret")
+    with monkeypatch.context() as patch:
+        patch.setattr(changes.os, "replace", cut_off(os.replace))
+        with pytest.raises(KeyboardInterrupt):
+            result().save(tmp_path, without=["draws-0.safetensors"])
+    assert (tmp_path / "draws-0.safetensors").exists()
+    settle(tmp_path)
+    assert names(tmp_path) == {"manifest.json", "result.json"}
+
+
 def add(run: Path, name: str) -> None:
     with change(run) as new:
         told = read_json(new.path("result.json"))
@@ -265,7 +286,7 @@ def test_what_is_committed_counts_before_it_has_its_name(run: Path, monkeypatch:
 
 def cut_off(call: Callable[..., None]) -> Callable[..., None]:
     def called(source: Path, target: Path) -> None:
-        if Path(source).suffix == ".g2":
+        if Path(source).suffix in (".g1", ".g2"):
             raise KeyboardInterrupt
         call(source, target)
 

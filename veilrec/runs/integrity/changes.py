@@ -127,8 +127,10 @@ def change(folder: Path, wait: float = WAIT) -> Iterator[Change]:
         BadInput: Where it is not finished, or somebody holds its lock for too long.
         Corrupted: Where a file that is looked at is not what the run wrote.
     """
-    with locked(folder, wait), changing(folder) as new:
-        yield new
+    with locked(folder, wait):
+        Manifest.load(folder)  # or there is nothing to change
+        with changing(folder) as new:
+            yield new
 
 
 @contextmanager
