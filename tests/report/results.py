@@ -10,7 +10,7 @@ from veilrec.metrics.leaks import RULE
 from veilrec.result import Result, Utility
 
 SPLIT = "leave-one-out by time; candidates: 99 untouched items drawn once; ties by expectation"
-RESAMPLES, ROUNDS = 200, 60
+RESAMPLES, ROUNDS = 300, 60
 ATTRIBUTES = {
     "gender": (["female", "male"], [273, 670]),
     "age": (["under 35", "35 to 45", "over 45"], [544, 209, 190]),

@@ -111,18 +111,18 @@ def test_collapsed_runs_are_not_ranked(runs: list[tuple[str, Result]]) -> None:
     assert [arm.label for arm, _ in rows] == ["no defence", "early stop", "laplace", "heavy noise"]
     points = verdict_of(family, "veilrec", ["gender"])
     assert [point.arm.label for point in best(points)] == ["laplace", "early stop", "no defence"]
-    assert not [one for one in claims(family, "veilrec") if "heavy noise" in one.sentence]
+    assert not [one for one in claims(family)["veilrec"] if "heavy noise" in one.sentence]
     assert "not ranked" in Words(render(runs)).text
 
 
 def test_differences_are_claimed_where_the_pairs_show_them(runs: list[tuple[str, Result]]) -> None:
     (family,), _ = families(runs)
-    said = {(one.about, one.first, one.second): one for one in claims(family, "veilrec")}
+    said = {(one.about, one.first, one.second): one for one in claims(family)["veilrec"]}
     metric = family.metric
     assert said["gender", "laplace", "no defence"].sentence.startswith("laplace leaks less gender than no ")
     assert said[metric, "no defence", "laplace"].shown
     assert not said["age", "no defence", "early stop"].shown
-    shown = [one.shown for one in claims(family, "veilrec")]
+    shown = [one.shown for one in claims(family)["veilrec"]]
     assert shown == sorted(shown, reverse=True)
 
 
@@ -130,7 +130,7 @@ def test_a_run_against_its_twin_shows_nothing() -> None:
     twin = [(f"twin {k}", replace(one, settings={**one.settings, "model": {"name": "Other"}}))
             for k, (_, one) in enumerate(results(("none",)))]  # fmt: skip
     (family,), _ = families([*results(("none",)), *twin])
-    found = claims(family, "veilrec")
+    found = claims(family)["veilrec"]
     assert found
     assert not any(one.shown for one in found)
     assert "No difference is shown." in Words(render([*results(("none",)), *twin])).text
@@ -175,6 +175,28 @@ def test_the_floor_of_shuffled_labels_stands_beside_a_verdict() -> None:
     words = Words(render([("run", replace(one, privacy={"veilrec": audit}))])).text
     assert words.count("shuffled labels 0.53") == 2  # in the finding, and in the table
     assert "None" not in words
+
+
+def test_a_page_says_how_many_of_its_verdicts_chance_alone_would_raise() -> None:
+    words = Words(render(results(("none", "laplace"), seeds=2))).text
+    assert (
+        "There are 8 verdicts here. If nothing leaked, chance alone would raise 0.4 of 8 on average." in words
+    )
+    one = result("none")
+    audit = copy.deepcopy(dict(one.privacy["veilrec"]))
+    for attacker in audit["attributes"]["gender"]["attackers"]:
+        attacker["p"] = None
+    words = Words(render([("run", replace(one, privacy={"veilrec": audit}))])).text
+    assert "would raise 0.15 of 3 on average, and 1 without a p-value perhaps more often" in words
+    (family,), _ = families(results(("none", "heavy_noise")))
+    raised = {one.title for one in findings(family) if one.verdict.leaning != "none"}
+    alone = {
+        name
+        for name in ("gender", "age", "occupation", "years")
+        for arm in family.arms
+        if (one := verdict(arm, "veilrec", name)) and one.leaning != "none"
+    }
+    assert raised == alone, "no verdict is hidden by others"
 
 
 def test_a_verdict_of_before_is_marked() -> None:

@@ -65,7 +65,7 @@ def compare(runs: Sequence[NamedRun], *, metric: str = "", audit: str = "") -> C
         floor,
         audit,
         groups,
-        statements_of(groups, metric, audit),
+        statements_of(groups, metric, [audit])[audit],
         _notes(groups, metric, audit),
     )
 

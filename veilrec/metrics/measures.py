@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "SURE",
     "Measure",
     "average",
     "combined_p",
@@ -25,6 +26,7 @@ __all__ = [
     "number_in",
     "pool",
     "read",
+    "surprise",
     "together",
     "widened",
 ]
@@ -34,6 +36,7 @@ Entry = TypeVar("Entry")
 
 NOTHING = np.zeros(0)
 SURE = 0.05  # a leak is shown where the permutation p, if there is one, is below this
+TINY = 1e-6  # the smallest p-value that is told
 ENDS = (0.025, 0.975)  # of a two-sided interval of 95 %
 SHARE = (0.0, 1.0)
 LIMITS = {  # of the scores that are no share
@@ -141,23 +144,37 @@ def number_in(value: Any) -> float:
     return float(value)
 
 
-def interval(values: Sequence[float], replicates: Sequence[Sequence[float] | NDArray[np.float64]]) -> Measure:
+def interval(
+    values: Sequence[float], replicates: Sequence[Sequence[float] | NDArray[np.float64]], miss: float = 0.05
+) -> Measure:
     """The mean of one value a seed, with the doubt about users and the doubt about seeds.
 
     Args:
         values: One a seed.
         replicates: ``[seeds][resamples]`` of the same resamples of users; the shortest decides how many.
+        miss: How often the interval may miss the truth.
     """
     mean = float(np.mean(values))
     shortest = min(len(one) for one in replicates)
     if not shortest:
         return Measure(mean)
     over_users = np.mean([np.asarray(one[:shortest], dtype=np.float64) for one in replicates], axis=0)
-    low, high = np.percentile(over_users, [2.5, 97.5]).tolist()
-    luck = _luck(values)
-    return Measure(
-        mean, mean - math.hypot(max(0.0, mean - low), luck), mean + math.hypot(max(0.0, high - mean), luck)
-    )
+    below, above = _reach(over_users, mean, miss)
+    luck = _luck(values, miss)
+    return Measure(mean, mean - math.hypot(below, luck), mean + math.hypot(above, luck))
+
+
+def _reach(again: NDArray[np.float64], mean: float, miss: float) -> tuple[float, float]:
+    """How far the interval of some replicates reaches below the mean, and above it.
+
+    With fewer than two replicates beyond an end it goes on as a normal law does.
+    """
+    from scipy.special import ndtri
+
+    least = miss if miss >= 0.05 else max(miss, min(0.05, 4 / len(again)))
+    low, high = np.percentile(again, [50 * least, 100 - 50 * least]).tolist()
+    further = 1.0 if miss >= least else float(ndtri(miss / 2) / ndtri(least / 2))
+    return further * max(0.0, mean - low), further * max(0.0, high - mean)
 
 
 def widened(values: Sequence[float], below: float, above: float) -> Measure:
@@ -166,19 +183,19 @@ def widened(values: Sequence[float], below: float, above: float) -> Measure:
     return Measure(mean, mean - math.hypot(below, luck), mean + math.hypot(above, luck))
 
 
-def _luck(values: Sequence[float]) -> float:
+def _luck(values: Sequence[float], miss: float = 0.05) -> float:
     """Half the width of the interval of the mean that seeds alone would give; 0 for a single seed."""
     seeds = len(values)
-    return _student(seeds - 1) * float(np.std(values, ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
+    return _student(seeds - 1, miss) * float(np.std(values, ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
 
 
-def _student(freedom: int) -> float:
+def _student(freedom: int, miss: float = 0.05) -> float:
     """The quantile of Student's t with three decimals, as every table of it has and papers compute by."""
     from scipy.special import (
         stdtrit,
     )  # what scipy.stats.t.ppf calls, without the second that its import takes
 
-    return round(float(stdtrit(freedom, ENDS[1])), 3)
+    return round(float(stdtrit(freedom, 1 - miss / 2)), 3)
 
 
 def pool(measures: Sequence[Measure], score: str) -> Measure:
@@ -216,9 +233,38 @@ def difference(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> M
     same resample that luck cancels, as far as both runs judge the same people; two separate intervals count
     it twice and miss real differences. Where only one run has more replicates, the rest have no partner.
     """
+    pairs = _paired(first, second)
+    return interval(*pairs) if pairs else None
+
+
+def surprise(first: Mapping[Any, Measure], second: Mapping[Any, Measure]) -> float:
+    """The p-value of a difference: how often an interval may miss the truth and still leave out zero.
+
+    1 where there are no pairs; less than a millionth is told as that.
+    """
+    pairs = _paired(first, second)
+    if not pairs:
+        return 1.0
+
+    def told_apart(miss: float) -> bool:
+        return interval(*pairs, miss).leaning(0.0) != "none"
+
+    low, high = TINY, 1.0
+    if told_apart(low):
+        return low
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (low, middle) if told_apart(middle) else (middle, high)
+    return high
+
+
+def _paired(
+    first: Mapping[Any, Measure], second: Mapping[Any, Measure]
+) -> tuple[list[float], list[NDArray[np.float64]]] | None:
+    """Differences and their replicates, of every seed that both have."""
     pairs = [(first[seed], second[seed]) for seed in first if seed in second]
     if not pairs or not all(a.replicates.size and b.replicates.size for a, b in pairs):
         return None
     count = [min(a.replicates.size, b.replicates.size) for a, b in pairs]
     again = [a.replicates[:n] - b.replicates[:n] for (a, b), n in zip(pairs, count, strict=True)]
-    return interval([a.value - b.value for a, b in pairs], again)
+    return [a.value - b.value for a, b in pairs], again

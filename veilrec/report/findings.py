@@ -6,12 +6,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, FindingTerms
+from veilrec.metrics.measures import SURE
 from veilrec.metrics.sentences import About, both_ways, sentence, sight_of
 from veilrec.metrics.statements import Statement, statements_of
 from veilrec.metrics.words import bracketed
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, verdicts, worst
 
-__all__ = ["MARKS", "Finding", "claims", "doubts", "findings", "rows_apart", "strip", "table_of_verdicts"]
+__all__ = [
+    "MARKS",
+    "Finding",
+    "by_chance",
+    "claims",
+    "doubts",
+    "findings",
+    "rows_apart",
+    "strip",
+    "table_of_verdicts",
+]
 
 MARKS = {"above": ("▲", "leaks"), "below": ("▼", "leaks, below chance"), "none": ("○", "no leak shown")}
 EDGE = 0.04  # room on a strip beyond chance
@@ -67,6 +78,21 @@ def _apart(audit: Mapping[str, Any]) -> Iterator[str]:
             yield f"{left}: {apart['verdict']['sentence']}"
 
 
+def by_chance(family: Family) -> str:
+    """Say how many verdicts there are, and how many of them chance alone would raise where nothing leaks."""
+    found = verdicts(family)
+    tested = [one for one in found if one.measure.p is not None]
+    if not found:
+        return ""
+    there = "There is 1 verdict here" if len(found) == 1 else f"There are {len(found)} verdicts here"
+    rest = len(found) - len(tested)
+    untested = f", and {rest} without a p-value perhaps more often" if rest else ""
+    return (
+        f"{there}. If nothing leaked, chance alone would raise {SURE * len(tested):.2g} of {len(tested)} on "
+        f"average{untested}. Each stands for itself: none is hidden because there are others."
+    )
+
+
 def table_of_verdicts(family: Family, audit: str) -> list[tuple[Arm, dict[str, Verdict | None]]]:
     """Arms by attribute, those that leak most on top; collapsed arms stand at the end and are not ranked."""
     attributes = family.attributes(audit)
@@ -90,15 +116,15 @@ def rows_apart(family: Family, audit: str) -> str:
     return ""
 
 
-def claims(family: Family, audit: str) -> list[Statement]:
-    """State what pairs of arms show, as `veilrec compare` does, those that show something first.
+def claims(family: Family) -> dict[str, list[Statement]]:
+    """State by audit what pairs of arms show, as `veilrec compare` does, those that show something first.
 
     Nothing is said of arms that collapsed, nor where arms were not attacked alike.
     """
     arms = [arm for arm in family.arms if arm.utility and not arm.collapsed]
-    if len(arms) < 2 or rows_apart(family, audit):
-        return []
-    return sorted(statements_of(arms, family.metric, audit), key=lambda one: not one.shown)
+    alike = [audit for audit in family.audits if len(arms) > 1 and not rows_apart(family, audit)]
+    found = statements_of(arms, family.metric, alike) if alike else {}
+    return {audit: sorted(found.get(audit, ()), key=lambda one: not one.shown) for audit in family.audits}
 
 
 def strip(one: Verdict) -> dict[str, float] | None:

@@ -19,7 +19,16 @@ from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
 from veilrec.report.exports import COLUMNS, embedded, table, to_csv
 from veilrec.report.figures import Chart
-from veilrec.report.findings import MARKS, claims, doubts, findings, rows_apart, strip, table_of_verdicts
+from veilrec.report.findings import (
+    MARKS,
+    by_chance,
+    claims,
+    doubts,
+    findings,
+    rows_apart,
+    strip,
+    table_of_verdicts,
+)
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_part, touched
 from veilrec.report.verdicts import MEASURES, verdicts
@@ -102,8 +111,9 @@ def _block(family: Family, place: int) -> dict[str, Any]:
         "family": family,
         "findings": findings(family),
         "doubts": doubts(family),
+        "chance": by_chance(family),
         "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
-        "claims": {audit: claims(family, audit) for audit in family.audits},
+        "claims": claims(family),
         "terms": {audit: protocols(family, audit) for audit in family.audits},
         "terms_of": terms,
         "rows_apart": {audit: rows_apart(family, audit) for audit in family.audits},
