@@ -157,3 +157,28 @@ def test_a_recipe_may_ask_for_a_share(runs: Path, capsys: pytest.CaptureFixture[
     answer = call(capsys, "run", recipe, "--out", runs / "wrong", *wrong)
     assert answer.code == 2
     assert "is no share of the users" in answer.err
+
+
+@pytest.mark.slow  # beside tests/lab/test_controls.py
+def test_controls_and_kept_uploads_are_attacked_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.toml").write_text(RECIPE)
+    kept = [
+        "--set",
+        "record.last=4",
+        "--set",
+        "plan.rounds=4",
+        "--set",
+        'model.user="exposed"',
+        "--seed",
+        "0",
+    ]
+    assert main(["run", str(tmp_path / "small.toml"), "--out", str(tmp_path / "run"), "--quiet", *kept]) == 0
+    more = ("--reads", "embeddings", "--classifier", "lda", "--controls", "--name", "own")
+    out = said(capsys, "attack", tmp_path / "run", *more, *GENDER)
+    assert "planted signal a leak lda" in out
+    assert "gender by kept uploads of each user: one AUC" in out
+    found = Result.load(tmp_path / "run").privacy["own"]
+    assert len(found["controls"]) == 6
+    assert [one["uploads"] for one in found["uploads"][0]["points"]][-1] <= 4

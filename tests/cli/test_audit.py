@@ -176,3 +176,12 @@ def test_wrong_input_gets_one_line(name: str, place: Path, capsys: pytest.Captur
     assert answer.err.count("\n") == 1
     assert answer.out == ""
     assert tree(place) == before, "nothing is written"
+
+
+@pytest.mark.slow  # beside tests/lab/test_controls.py and test_leaks.py
+def test_controls_are_attacked_on_request(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = audit(capsys, "v.csv", "--attribute", "sex", "--controls", *QUICK)
+    assert answer.code == 0, answer.err
+    assert "Controls not passed: XOR of two columns, spread alone." in answer.out
+    told = json.loads(audit(capsys, "v.csv", "--attribute", "sex", "--controls", "--json", *QUICK).out)
+    assert [one["passed"] for one in told["audit"]["controls"]] == [True, False, False, True, True, True]

@@ -87,6 +87,19 @@ def test_what_is_wrong_with_the_input_is_said_before_the_verdict(capsys: pytest.
         assert "Without 17 of those attacked, of whom a copy is known: Nobody finds gender then. (" in said
 
 
+def test_controls_and_the_curve_of_uploads_stand_below_an_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    score = {"value": 0.5, "low": 0.45, "high": 0.55}
+    row = {"control": "noise", "must_say": "nothing", "passed": True, "attacker": "lda", "auc": score}
+    missed = {**row, "control": "spread alone", "must_say": "a leak", "passed": False}
+    uploads = [{"attribute": "gender", "points": [], "sentence": "gender by kept uploads of each user: …"}]
+    print_audit("veilrec", audit({}, controls=[row, missed], uploads=uploads))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "gender by kept uploads of each user: …" in said
+    assert "noise nothing lda 0.500 [0.450, 0.550] says so" in said
+    assert "spread alone a leak lda 0.500 [0.450, 0.550] does not" in said
+    assert "Controls not passed: spread alone." in said
+
+
 @pytest.mark.parametrize("chosen", ["attacker", "threat", "neither"])
 def test_a_verdict_says_that_its_attacker_is_an_oracle(
     capsys: pytest.CaptureFixture[str], chosen: str

@@ -64,6 +64,8 @@ def hostile_run(text: str, protocol: str, attribute: str = "") -> tuple[str, Res
         "grants": [text],
         "threat": {"known": 0.2, text: text},
         "attributes": {attribute or text: entry},
+        "controls": [{"control": text, "must_say": text, "passed": True, "attacker": text, "auc": None}],
+        "uploads": [{"attribute": text, "points": [], "sentence": text}],
         "soundness": [{"kind": "constant", "reads": text, "sentence": text}],
         "membership": {text: audit["membership"]["rows"]},
     }

@@ -199,6 +199,18 @@ def test_a_page_says_how_many_of_its_verdicts_chance_alone_would_raise() -> None
     assert raised == alone, "no verdict is hidden by others"
 
 
+def test_controls_and_the_curve_of_uploads_stand_beside_the_protocol() -> None:
+    one = result("none")
+    assert "Controls: the same attackers" not in Words(render([("run", one)])).text
+    score = {"value": 0.91, "low": 0.89, "high": 0.93}
+    row = {"control": "planted", "must_say": "a leak", "passed": True, "attacker": "mlp", "auc": score}
+    curve = [{"attribute": "gender", "points": [], "sentence": "gender by kept uploads: one AUC 0.60."}]
+    audit = {**one.privacy["veilrec"], "controls": [row], "uploads": curve}
+    words = Words(render([("run", replace(one, privacy={"veilrec": audit}))])).text
+    assert "planted a leak yes mlp 0.910 [0.890, 0.930]" in words
+    assert "gender by kept uploads: one AUC 0.60." in words
+
+
 def test_a_verdict_of_before_is_marked() -> None:
     now = result("none")
     old = {name: entry for name, entry in now.privacy["veilrec"].items() if name != "rule"}

@@ -14,11 +14,12 @@ import pytest
 from tests.reproduction.tiny import attacked, ranked, shelved, write
 from tests.results import ends, result, spread
 from veilrec.metrics.epsilons import epsilon_of
+from veilrec.metrics.leaks import RULE
 from veilrec.metrics.measures import Measure, together
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import CheckedClaim, check, sides
 from veilrec.reproduction.contents import Claim, Named
-from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, value_of
+from veilrec.reproduction.numbers import WORST, Quantity, floors_of, minus, rests_on_before, value_of
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.results import marks
 from veilrec.reproduction.sheets import sheets_of
@@ -103,6 +104,30 @@ def test_of_those_who_read_gradients_the_worst_is_who_reads_most() -> None:
     gender["attackers"].append({"name": "mlp", "family": "mlp", "scores": {"macro_f1": {"value": 0.5}}})
     gender["verdict"]["attacker"] = "mlp"
     assert value_of(run, worst) == Measure(0.5, 0.5, 0.5)
+
+
+def test_what_rests_on_a_verdict_of_before_is_known() -> None:
+    run, worst = attacked(0, 0.6), KNN._replace(attacker=WORST)
+    assert run.privacy["custom"].pop("rule") == RULE
+    assert rests_on_before(run, worst)
+    assert not rests_on_before(run, KNN), "an attacker by name was chosen by no verdict"
+    run.privacy["custom"]["rule"] = RULE
+    assert not rests_on_before(run, worst)
+    del run.privacy["custom"]["rule"]
+    for one in run.privacy["custom"]["attributes"]["gender"]["attackers"]:
+        one["family"] = "gradient"
+    assert not rests_on_before(run, worst), "of those who only read, the rule was the same"
+
+
+def test_the_worst_of_all_is_told_turned_round_where_it_is_surely_below_chance() -> None:
+    run, worst = attacked(0, 0.6), KNN._replace(attacker=WORST, score="auc")
+    gender = run.privacy["custom"]["attributes"]["gender"]
+    gender["attackers"][0]["scores"]["auc"] = {"value": 0.2, "low": 0.15, "high": 0.26}
+    gender["verdict"]["leaning"] = "none"
+    assert value_of(run, worst) == Measure(0.2, 0.15, 0.26)
+    gender["verdict"]["leaning"] = "below"
+    assert value_of(run, worst) == Measure(0.8, 0.74, 0.85, turned=True)
+    assert value_of(run, worst._replace(attacker=KNN.attacker)) == Measure(0.2, 0.15, 0.26)
 
 
 def test_a_guarantee_is_told_in_three_numbers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -272,3 +273,16 @@ def test_what_is_missing_is_one_line_a_method(world: World) -> None:
         "- Synthetic: Noisy, seeds 0, 2: plan.lr was 1, is 2",
         "- Synthetic: Plain, seed 0: plan.lr was 3, is 2",
     ]
+
+
+def test_rows_that_rest_on_a_verdict_of_before_are_marked(world: World) -> None:
+    paper, out = changed(world, attackers=("worst",))
+    paper = replace(paper, attackers={**paper.attackers, "worst": Named("worst of all")})
+    assert not any("verdict of before" in line for line in marks(paper, page((paper, out))))
+    for path in out.rglob("result.json"):
+        stored = json.loads(path.read_text())
+        stored["privacy"]["custom"].pop("rule")
+        path.write_text(json.dumps(stored))
+    (told,) = [line for line in marks(paper, page((paper, out))) if "verdict of before" in line]
+    assert told.startswith("*Worst of all* is a verdict of before,")
+    assert told.endswith("in Plain; Noisy.")

@@ -15,6 +15,7 @@ import typer
 from veilrec.errors import BadInput
 
 __all__ = [
+    "Controls",
     "Data",
     "DataDir",
     "Device",
@@ -78,6 +79,12 @@ Sets = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change one value, as in plan.rounds=50; repeatable."),
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="One seed instead of the recipe's.")]
+Controls = Annotated[
+    bool,
+    typer.Option(
+        "--controls", help="Also attack made-up tables whose answers are known, and kept uploads by number."
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", metavar="DIR", help="Where datasets are looked for first."),

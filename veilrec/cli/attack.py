@@ -11,6 +11,7 @@ import typer
 
 from veilrec.base.names import GRANTS, PROTOCOLS, READINGS
 from veilrec.cli.arguments import (
+    Controls,
     Data,
     DataDir,
     Device,
@@ -73,6 +74,7 @@ def attack(
     seed: Seed = None,
     name: Name = "",
     no_save: NoSave = False,
+    controls: Controls = False,
     data: Data = None,
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -94,7 +96,8 @@ def attack(
     audits = _audits(preset or (), reads or (), part or (), classifier or (), changes, name)
     told: dict[str, Any] = {}
     for place in (found for run in runs for found in runs_in(run)):
-        told[str(place)] = _one(place, audits, seed, (data, data_dir, device), save=not no_save, quiet=quiet)
+        options = {"save": not no_save, "quiet": quiet, "controls": controls}
+        told[str(place)] = _one(place, audits, seed, (data, data_dir, device), **options)
         if not as_json:
             _print(place, told[str(place)])
     if as_json:
@@ -162,7 +165,14 @@ def _check_reading(name: str) -> None:
 
 
 def _one(
-    place: Path, audits: list[Audit], seed: int | None, source: tuple[Any, ...], *, save: bool, quiet: bool
+    place: Path,
+    audits: list[Audit],
+    seed: int | None,
+    source: tuple[Any, ...],
+    *,
+    save: bool,
+    quiet: bool,
+    controls: bool,
 ) -> dict[str, Any]:
     from veilrec.base.locks import WAIT, locked
     from veilrec.cli import finished
@@ -182,9 +192,8 @@ def _one(
         own = run.result.settings["seed"] if seed is None else seed
         examiner = Examiner(run.data, audits, own)
         examiner.check(opened.federation)
-        found = examiner.examine(
-            opened.federation, opened.state, run.result.selected, run.transcript, progress
-        )
+        state, selected, kept = opened.state, run.result.selected, run.transcript
+        found = examiner.examine(opened.federation, state, selected, kept, progress, controls=controls)
     if save:
         with change(place) as new:  # and read again: another attack may have found something meanwhile
             others = {name: entry for name, entry in run.manifest.files.items() if name != RESULT}

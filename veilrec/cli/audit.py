@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Json, Quiet, print_json
+from veilrec.cli.arguments import Controls, Json, Quiet, print_json
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of those draws.")] = 0,
     classifier: Classifiers = None,
     users: Annotated[int, typer.Option(min=0, help="Attack at most so many users; 0 for all.")] = 20_000,
+    controls: Controls = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -90,6 +91,7 @@ def audit(
         own = bare if ids is None else with_ids(bare, read_ids(ids), ids)
         audience = join(own, described, by_position=by_position, most=users)
         found = _attacked(audience, threat, learners, seed, progress)
+        found |= {"controls": _controls(threat, learners, seed, progress)} if controls else {}
     kept = {
         "vectors": {"file": vectors.name, "users": len(audience.ids), "width": audience.vectors.shape[1]},
         "attributes": {"file": attributes.name},
@@ -147,6 +149,15 @@ def _attacked(
 
     found = audit(seen, people, threat, attacks, seed, tell)
     return {**found, "sees": "one vector of every user, and nothing else"}
+
+
+def _controls(threat: Threat, learners: tuple[str, ...], seed: int, progress: Any) -> list[dict[str, Any]]:
+    from veilrec.lab.soundness.controls import controls
+
+    def tell(name: str, done: int, total: int) -> None:
+        progress(f"control: {name}", done, total, None)
+
+    return controls(learners, threat, seed, tell)
 
 
 def _print(path: Path, audience: Audience, found: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from veilrec.attack import Attack, Public, Seen
+from veilrec.attacks.attribute import AttributeInference
 from veilrec.base.defaults import own_defaults
 from veilrec.engine.probe import public, see
 from veilrec.errors import BadInput
@@ -19,6 +20,8 @@ from veilrec.lab.curve_audit import Along
 from veilrec.lab.lab import Audit, People, audit, fitting
 from veilrec.lab.membership import membership
 from veilrec.lab.presets import OWN, PRESETS, preset
+from veilrec.lab.soundness.controls import controls as controlled
+from veilrec.lab.soundness.uploads import over_uploads
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Trial, goals_of, trial_of
 from veilrec.protocol import State
@@ -86,9 +89,16 @@ class Examiner:
 
     @own_defaults()
     def examine(
-        self, federation: Federation, state: State, round: int, kept: Path | None, progress: Progress
+        self,
+        federation: Federation,
+        state: State,
+        round: int,
+        kept: Path | None,
+        progress: Progress,
+        *,
+        controls: bool = False,
     ) -> dict[str, Any]:
-        """Every audit's findings, by its name."""
+        """Every audit's findings, by its name; with `controls` also that of made-up tables."""
         found, people, known = {}, People.of(self.data).sharing(federation.clients), public(federation)
         looks: dict[tuple[str, ...], Seen] = {}  # what was read once is there for the next audit
         for one in self.audits:
@@ -108,8 +118,18 @@ class Examiner:
                 train = federation.clients.log
                 touched = train.user.cpu(), train.item.cpu()
                 report["membership"] = membership(seen, *touched, people, one.threat.resamples)
+            if controls:
+                learners = _learners(attacks)
+                report["controls"] = controlled(learners, one.threat, self.seed, tell) if learners else []
+                report["uploads"] = over_uploads(seen, people, one.threat, self.seed)
             found[one.name] = report
         return found
+
+
+def _learners(attacks: Mapping[str, Attack]) -> list[str]:
+    """The attackers of an audit that learn from rows of numbers, each once."""
+    several = [one.classifiers for one in attacks.values() if isinstance(one, AttributeInference)]
+    return list(dict.fromkeys(name for names in several for name in names))
 
 
 def _sees(attacks: Mapping[str, Attack], seen: Seen, round: int) -> str:

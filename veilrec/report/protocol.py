@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.groups import flat
-from veilrec.metrics.measures import average
-from veilrec.metrics.words import ABSENT, bare, count, duration, number, shown
+from veilrec.metrics.measures import average, read
+from veilrec.metrics.words import ABSENT, bare, bracketed, count, duration, number, shown
 from veilrec.report.figures import PageTable
 
 __all__ = ["AuditSection", "LedgerSection", "audits", "ledgers", "runs", "settings", "utility_table"]
@@ -30,6 +30,8 @@ class AuditSection:
     oracle: bool
     threat: PageTable
     attributes: PageTable
+    controls: PageTable
+    uploads: list[str]
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,32 @@ def _audit(alike: list[tuple[Arm, str, Mapping[str, Any]]]) -> AuditSection:
         bool(first.get("oracle")),
         _pairs(flat({k: v for k, v in threat.items() if k != "grants"}, every=True), "protocol"),
         PageTable(["attribute", "classes, with users", "known", "targets"], attributes, (0, 1)),
+        _controls(next((entry["controls"] for *_, entry in alike if entry.get("controls")), [])),
+        [told for arm, name, _ in alike for told in _uploads(arm, name, several=len(alike) > 1)],
     )
+
+
+def _controls(found: Sequence[Mapping[str, Any]]) -> PageTable:
+    """What an audit's attackers say of made-up tables whose answers are known; no rows where nobody asked."""
+    head = ["control", "it must say", "says so", "attacker", "AUC [95 %]"]
+    rows = [
+        [
+            *(str(one.get(key)) for key in ("control", "must_say")),
+            "yes" if one.get("passed") else "no",
+            str(one.get("attacker")),
+            bracketed(read(one.get("auc"))),
+        ]
+        for one in found
+    ]
+    return PageTable(head, rows, (0, 1, 2, 3), "Controls: the same attackers on made-up tables")
+
+
+def _uploads(arm: Arm, audit: str, *, several: bool) -> Iterator[str]:
+    """Leakage by the number of kept uploads, a sentence for each attribute and seed."""
+    for seed, result in arm.seeds.items():
+        for one in (result.privacy.get(audit) or {}).get("uploads") or ():
+            who = [arm.label] * several + [f"seed {seed}"] * (len(arm.runs) > 1)
+            yield f"{', '.join(who)}: {one.get('sentence')}" if who else str(one.get("sentence"))
 
 
 def _classes(entry: Mapping[str, Any]) -> list[str]:

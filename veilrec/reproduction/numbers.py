@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from veilrec.metrics.groups import useful_in
-from veilrec.metrics.leaks import mute, only_read
+from veilrec.metrics.leaks import mute, of_before, only_read
 from veilrec.metrics.measures import Measure, difference, gathered, widened
 from veilrec.result import Result
 
-__all__ = ["WORST", "Quantity", "floors_of", "minus", "value_of"]
+__all__ = ["WORST", "Quantity", "floors_of", "minus", "rests_on_before", "value_of"]
 
 WORST = "worst"
 
@@ -79,6 +79,16 @@ def _worst(entry: Mapping[str, Any]) -> str | None:
         return max(known, key=known.__getitem__)
     name = (entry.get("verdict") or {}).get("attacker")
     return None if name is None else str(name)
+
+
+def rests_on_before(result: Result, what: Quantity) -> bool:
+    """Whether a number of the verdict's attacker was chosen when only scores above chance counted.
+
+    Attackers who only read gradients were chosen on either side of it then, too.
+    """
+    attackers = _entry(result, what).get("attackers") or ()
+    before = of_before(result.privacy.get(what.audit) or {})
+    return what.attacker == WORST and before and bool(attackers) and not only_read(attackers)
 
 
 def floors_of(results: Sequence[Result], what: Quantity) -> dict[str, float]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from veilrec import __version__
+from veilrec.metrics.leaks import BEFORE
+from veilrec.reproduction.numbers import rests_on_before
 from veilrec.reproduction.overview import SAYS, Told, heading, missing_lines, overview
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.sheets import BELOW, MUTE, OURS, cost_of, grid, unmeasured
@@ -106,12 +108,20 @@ def marks(paper: Paper, page: Page) -> list[str]:
     low = {row.label: (row.collapsed, len(row.runs)) for row in page.ran if row.collapsed}
     found += [f"{_capital(below({who: count}, total))}." for who, (count, total) in low.items()]
     found += [line for row in page.ran if (line := _failed(paper, page, row))]
+    if old := [row.label for row in page.ran if _of_before(page, row)]:
+        found.append(f"*Worst of all* is a {BEFORE}, in {'; '.join(old)}.")
     unrun = [row.label for row in page.rows if not row.runs]
     found += [f"Not run on {paper.datasets[page.dataset].label}: {'; '.join(unrun)}."] if unrun else []
     for row in page.ran:
         if absent := [seed for seed in range(page.seeds) if seed not in row.runs]:
             found.append(f"{row.label}: without {seeds_told(absent)}.")
     return found
+
+
+def _of_before(page: Page, row: Row) -> bool:
+    """Whether any number of a row rests on a verdict of before."""
+    every = [what for some in page.columns.values() for what in some]
+    return any(rests_on_before(run, what) for run in row.runs.values() for what in every)
 
 
 def _failed(paper: Paper, page: Page, row: Row) -> str:

@@ -39,28 +39,68 @@ class Changes(NamedTuple):
         return torch.cat([self.features[:, start:end] for start, end in spans], 1)
 
 
+class Folding:
+    """A maker of rows: the changes of some weights side by side, each folded where it is wide.
+
+    Attributes:
+        place: The columns of each weight: from, to.
+        width: Its columns before folding.
+        losses: The median relative error that folding brought to distances, by weight.
+    """
+
+    def __init__(self, public: Public, names: Sequence[str], columns: int) -> None:
+        specs = {name: public.weights[name] for name in names}
+        shapes = {n: s.shape if s.table is None else (s.table, *s.shape) for n, s in specs.items()}
+        self.public, self.specs, self.shapes, self.columns = public, specs, shapes, columns
+        self.width = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
+        ends = [0, *accumulate(min(wide, columns) for wide in self.width.values())]
+        self.place = dict(zip(specs, pairwise(ends), strict=True))
+        self.kept, self.losses = ends[-1], dict[str, float]()
+        self._sketches: dict[str, Sketch | None] = {}
+
+    def rows(self, exchange: Exchange) -> Tensor:
+        """``[c, kept]`` one row for each client of a chunk."""
+        return torch.cat([self._folded(exchange, name).float().cpu() for name in self.specs], 1)
+
+    def _folded(self, exchange: Exchange, name: str) -> Tensor:
+        change, table = _change(self.public, exchange, name), self.specs[name].table
+        if name not in self._sketches:
+            wide, device = self.width[name] > self.columns, exchange.received.cohort.device
+            sketch = Sketch.of(name, self.shapes[name], self.columns, device) if wide else None
+            self._sketches[name], self.losses[name] = sketch, loss(change, sketch, table)
+        own = self._sketches[name]
+        return whole(change, table) if own is None else own.fold(change)
+
+
 def changes(seen: Seen, public: Public, columns: int) -> Changes:
     """One pass over the uploads: every weight's change, folded where it is wide."""
-    specs = public.weights
-    shapes = {n: spec.shape if spec.table is None else (spec.table, *spec.shape) for n, spec in specs.items()}
-    width = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
-    ends = [0, *accumulate(min(wide, columns) for wide in width.values())]
-    place = dict(zip(specs, pairwise(ends), strict=True))
-    features = torch.zeros(public.n_users, ends[-1])
-    sketches: dict[str, Sketch | None] = {}
-    losses: dict[str, float] = {}
+    folding = Folding(public, list(public.weights), columns)
+    features = torch.zeros(public.n_users, folding.kept)
     for exchange in seen.probe():
-        users, device = users_of(public, exchange), exchange.received.cohort.device
-        for name, spec in specs.items():
-            change = _change(public, exchange, name)
-            if name not in sketches:
-                wide = width[name] > columns
-                sketches[name] = Sketch.of(name, shapes[name], columns, device) if wide else None
-                losses[name] = loss(change, sketches[name], spec.table)
-            sketch, (start, end) = sketches[name], place[name]
-            row = whole(change, spec.table) if sketch is None else sketch.fold(change)
-            features[users, start:end] = row.float().cpu()
-    return Changes(features, place, width, losses)
+        features[users_of(public, exchange)] = folding.rows(exchange)
+    return Changes(features, folding.place, folding.width, folding.losses)
+
+
+def kept_changes(
+    seen: Seen, public: Public, columns: int, most: Sequence[int]
+) -> list[tuple[Tensor, Tensor]]:
+    """The mean change over the newest uploads of each user in the rounds of training that were kept.
+
+    For each number of uploads in `most` ``[users, kept]`` features, and ``[users]`` how many there were. Of
+    tables nothing is read, nor of weights that some round lacks.
+    """
+    assert seen.kept is not None
+    names = [name for name in public.weights if seen.kept.holds(name)]
+    folding = Folding(public, names, columns)
+    found = [(torch.zeros(public.n_users, folding.kept), torch.zeros(public.n_users)) for _ in most]
+    for round in reversed(seen.kept.rounds) if names else ():
+        for exchange in seen.kept.chunks(round):
+            users, rows = users_of(public, exchange), folding.rows(exchange)
+            for (total, count), enough in zip(found, most, strict=True):
+                wanted = count[users] < enough
+                total[users[wanted]] += rows[wanted]
+                count[users[wanted]] += 1
+    return [(total / count.clamp(min=1)[:, None], count) for total, count in found]
 
 
 def loss(change: Tensor | Rows, sketch: Sketch | None, table: int | None = None) -> float:

@@ -43,6 +43,30 @@ def print_audit(name: str, audit: Mapping[str, Any]) -> None:
         _print_notes(entry)
         _print_verdict(attribute, entry, audit)
     _print_membership(audit)
+    for curve in audit.get("uploads") or ():
+        out.print(printable(curve.get("sentence")))
+    if controls := audit.get("controls"):
+        _print_controls(controls)
+
+
+def _print_controls(controls: Sequence[Mapping[str, Any]]) -> None:
+    """What the audit says of made-up tables, beside what it must say."""
+    out, shown = (
+        console(),
+        table("control", "it must say", "attacker", "AUC [95 %]", "", right=("AUC [95 %]",)),
+    )
+    for one in controls:
+        passed = bool(one.get("passed"))
+        cells = [printable(one.get(key)) for key in ("control", "must_say", "attacker")]
+        score = measure(one.get("auc"))
+        shown.add_row(*cells, score, "says so" if passed else "does not", style=None if passed else "red")
+    out.print(shown)
+    missed = [str(one.get("control")) for one in controls if not one.get("passed")]
+    if missed:
+        said = (
+            f"Controls not passed: {', '.join(missed)}. More attackers, or more known users, may find them."
+        )
+        out.print(printable(said), style="red")
 
 
 def _known(threat: Mapping[str, Any]) -> str:

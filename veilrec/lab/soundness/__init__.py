@@ -1,1 +1,1 @@
-"""Soundness: what in an audit's own input would make its numbers mean something else than they seem to."""
+"""Soundness: whether an audit can be believed, by its own input, by shuffled labels, and by controls."""
