@@ -172,7 +172,7 @@ def _one(
     *,
     save: bool,
     quiet: bool,
-    controls: bool,
+    controls: bool = False,
 ) -> dict[str, Any]:
     from veilrec.base.locks import WAIT, locked
     from veilrec.cli import finished
