@@ -131,7 +131,7 @@ def test_two_attacks_at_once_keep_what_both_have_found(
         def check(self, federation: Any) -> None:
             pass
 
-        def examine(self, *given: Any) -> dict[str, Any]:
+        def examine(self, *given: Any, **options: Any) -> dict[str, Any]:
             ready.wait()
             return {name: audit({}) for name in self.names}
 

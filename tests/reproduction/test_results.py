@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -279,10 +278,13 @@ def test_rows_that_rest_on_a_verdict_of_before_are_marked(world: World) -> None:
     paper, out = changed(world, attackers=("worst",))
     paper = replace(paper, attackers={**paper.attackers, "worst": Named("worst of all")})
     assert not any("verdict of before" in line for line in marks(paper, page((paper, out))))
-    for path in out.rglob("result.json"):
-        stored = json.loads(path.read_text())
-        stored["privacy"]["custom"].pop("rule")
-        path.write_text(json.dumps(stored))
+    for method in ("plain", "noisy"):
+        for seed in range(3):
+            run = attacked(seed, 0.5)
+            run.privacy["custom"].pop("rule")
+            (folder := out / "old" / "synthetic" / method / f"seed={seed}").mkdir(parents=True)
+            run.save(folder)
+    out = out / "old"
     (told,) = [line for line in marks(paper, page((paper, out))) if "verdict of before" in line]
     assert told.startswith("*Worst of all* is a verdict of before,")
     assert told.endswith("in Plain; Noisy.")

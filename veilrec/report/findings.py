@@ -73,9 +73,9 @@ def doubts(family: Family) -> list[str]:
 def _apart(audit: Mapping[str, Any]) -> Iterator[str]:
     """The verdicts without those of whom a copy is known."""
     for name, entry in (audit.get("attributes") or {}).items():
-        if apart := entry.get("without_copies"):
-            left = f"{name} without {apart['left_out']:g} of those attacked, of whom a copy is known"
-            yield f"{left}: {apart['verdict']['sentence']}"
+        apart = entry.get("without_copies") or {}
+        if told := (apart.get("verdict") or {}).get("sentence"):
+            yield f"{name} without {apart['left_out']:g} of those attacked, of whom a copy is known: {told}"
 
 
 def by_chance(family: Family) -> str:

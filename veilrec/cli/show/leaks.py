@@ -161,7 +161,8 @@ def _print_verdict(attribute: str, entry: Mapping[str, Any], audit: Mapping[str,
         console().print(f"{printable(attribute)}: nobody tried, so nothing is known.", style="yellow")
         return
     _print_told(verdict, entry, audit)
-    if apart := entry.get("without_copies"):
+    apart = entry.get("without_copies")
+    if apart and apart["verdict"]:
         lead = f"Without {apart['left_out']:g} of those attacked, of whom a copy is known: "
         _print_told(apart["verdict"], entry, audit, lead)
 

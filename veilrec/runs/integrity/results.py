@@ -85,6 +85,18 @@ VERDICT = table(
         "sentence": TEXT,
         "auc": or_none(MEASURE),
         "rank": or_none(MEASURE),
+        "shuffled": or_none(MEASURE),
+    },
+    rest=anything,
+)
+APART = table({"left_out": number(0), "verdict": or_none(VERDICT)}, rest=anything)
+FOUND = table({"sentence": TEXT}, may={"kind": TEXT, "reads": TEXT, "attribute": TEXT}, rest=anything)
+CONTROL = table(
+    may={
+        **dict.fromkeys(("control", "must_say", "attacker"), TEXT),
+        "says": listed(TEXT),
+        "passed": flag,
+        "auc": or_none(MEASURE),
     },
     rest=anything,
 )
@@ -101,6 +113,7 @@ ATTRIBUTE = table(
         "floors": table(rest=table(rest=or_none(number()))),
         "attackers": listed(ATTACKER, 1 << 12),
         "verdict": or_none(VERDICT),
+        "without_copies": or_none(APART),
         "parts": listed(PART, 1 << 14),
         "groups": listed(FREE, 1 << 14),
     },
@@ -115,7 +128,10 @@ AUDIT = table(
         "sees": TEXT,
         "attributes": table(rest=ATTRIBUTE),
         "membership": or_none(FREE),
-        "soundness": listed(FREE),
+        "rule": TEXT,
+        "soundness": listed(FOUND),
+        "controls": listed(CONTROL),
+        "uploads": listed(FOUND),
         "seconds": number(0),
     },
     rest=anything,
