@@ -108,8 +108,7 @@ def marks(paper: Paper, page: Page) -> list[str]:
     low = {row.label: (row.collapsed, len(row.runs)) for row in page.ran if row.collapsed}
     found += [f"{_capital(below({who: count}, total))}." for who, (count, total) in low.items()]
     found += [line for row in page.ran if (line := _failed(paper, page, row))]
-    if old := [row.label for row in page.ran if _of_before(page, row)]:
-        found.append(f"*Worst of all* is a {BEFORE}, in {'; '.join(old)}.")
+    found += _of_before(page)
     unrun = [row.label for row in page.rows if not row.runs]
     found += [f"Not run on {paper.datasets[page.dataset].label}: {'; '.join(unrun)}."] if unrun else []
     for row in page.ran:
@@ -118,10 +117,15 @@ def marks(paper: Paper, page: Page) -> list[str]:
     return found
 
 
-def _of_before(page: Page, row: Row) -> bool:
-    """Whether any number of a row rests on a verdict of before."""
+def _of_before(page: Page) -> list[str]:
+    """Name the rows of which a number rests on a verdict of before, in a sentence."""
     every = [what for some in page.columns.values() for what in some]
-    return any(rests_on_before(run, what) for run in row.runs.values() for what in every)
+    old = [
+        row.label
+        for row in page.ran
+        if any(rests_on_before(run, what) for run in row.runs.values() for what in every)
+    ]
+    return [f"*Worst of all* is a {BEFORE}, in {'; '.join(old)}."] if old else []
 
 
 def _failed(paper: Paper, page: Page, row: Row) -> str:
