@@ -74,7 +74,18 @@ def call_fault(node: ast.Call, known: dict[str, str]) -> str:
         return "no shell"
     if full_name(node.func, known) == "numpy.load" and given.get("allow_pickle", "False") != "False":
         return "pickles run code"
-    return ""
+    return "files are written whole, through no link: see veilrec.base.files" if writes(node, given) else ""
+
+
+def writes(node: ast.Call, given: Mapping[str | None, str]) -> bool:
+    """Whether a call opens a file to write by its name, and with nothing to keep it from following links."""
+    called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+    if called in {"write_text", "write_bytes"}:
+        return True
+    behind = node.args[isinstance(node.func, ast.Name) :]  # `open` itself is given the path first
+    places = [*map(ast.unparse, behind), given.get("mode", "")]
+    modes = [place for place in places if re.fullmatch(r"['\"][rwaxbt+]{1,3}['\"]", place)]
+    return called == "open" and "opener" not in given and any({*mode} & {*"wax+"} for mode in modes)
 
 
 def hides(node: ast.ExceptHandler) -> bool:
@@ -243,6 +254,11 @@ def test_long_files_are_named(capsys: pytest.CaptureFixture[str]) -> None:
         "from numpy.random import seed\nseed(0)",
         "import random\nrandom.seed(0)",
         "from random import shuffle",
+        "path.write_text('x')",
+        "Path('x').write_bytes(b'')",
+        "open('x', 'w')",
+        "path.open('ab')",
+        "path.open(mode='rb+')",
         "try:\n    f()\nexcept Exception:\n    pass",
         "try:\n    f()\nexcept:\n    ...",
         "for x in y:\n    try:\n        f()\n    except (ValueError, BaseException):\n        continue",
@@ -256,6 +272,10 @@ def test_planted_faults_are_caught(source: str) -> None:
     "source",
     [
         "model.eval()",
+        "open('w')",
+        "path.open('rb')",
+        "open('x', 'xb', opener=safely)",
+        "os.fdopen(descriptor, 'wb')",
         "from safetensors.torch import load\nload(b'')",
         "import tomllib\ntomllib.load(file)",
         "import json\njson.load(file)",

@@ -110,9 +110,10 @@ def lay_out(folder: Path, recipe: str, data: Interactions | None) -> dict[str, D
     _store(folder / RECIPE, recipe)
     if known:
         return known
+    began = {RECIPE: digest(folder / RECIPE)}
     if data is not None and not (folder / CHECKPOINT).is_dir():
-        save_world(folder, data)
-    return {name: digest(folder / name) for name in (RECIPE, WORLD, IDS) if (folder / name).exists()}
+        return began | save_world(folder, data)
+    return began | {name: digest(folder / name) for name in (WORLD, IDS) if (folder / name).exists()}
 
 
 def _store(path: Path, recipe: str) -> None:
