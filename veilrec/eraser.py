@@ -162,7 +162,7 @@ class Request:
         own = {name: None if v is None else v[users] for name, v in self._columns.items()}
         counts = {name: self.count(name) for name in self.labels}
         labels = {name: label[users] for name, label in self.labels.items()}
-        return Request(labels, counts, own["asks"], own["lends"], self.weights, own["tags"])
+        return Request(labels, counts, own["asks"], own["lends"], self.weights, self.own_tags[users])
 
     @property
     def _columns(self) -> dict[str, Tensor | None]:
