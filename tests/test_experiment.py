@@ -23,7 +23,7 @@ from veilrec.defences.none import Undefended
 from veilrec.defences.pard import PARD
 from veilrec.defences.uc_fedrec import UCFedRec
 from veilrec.engine.evaluation import Evaluation
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, Corrupted
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.lab.threat import Threat
@@ -168,6 +168,14 @@ def test_resuming_a_finished_run_gives_its_result(tmp_path: Path) -> None:
         small(3).run(tmp_path / "run", resume=True)
     with pytest.raises(BadInput, match="another recipe or other data: its data, or the kind of device"):
         replace(small(2), data=checkerboard(22)).run(tmp_path / "run", resume=True)
+
+
+def test_a_finished_run_whose_recipe_was_edited_is_not_resumed(tmp_path: Path) -> None:
+    small(2).run(tmp_path)
+    with (tmp_path / "recipe.toml").open("a") as file:
+        file.write("# edited\n")
+    with pytest.raises(Corrupted, match=r"recipe\.toml: not what the run wrote"):
+        small(2).run(tmp_path, resume=True)
 
 
 def test_resuming_an_empty_folder_starts(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.erasing import request_of
 from veilrec.runs.fingerprint import describe, difference, fingerprint
-from veilrec.runs.integrity.manifest import is_finished
+from veilrec.runs.integrity.manifest import Manifest, is_finished, steadily
 from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.session import Session
 from veilrec.runs.training import Progress
@@ -276,7 +276,12 @@ class Experiment:
 
 
 def _finished(place: Path, mark: str, settings: Mapping[str, Any]) -> Result:
-    result = Result.load(place)
+    def read(manifest: Manifest) -> Result:
+        if folder.RECIPE in manifest.files:
+            manifest.path(folder.RECIPE)  # it says what the run is, to whoever reads it
+        return Result.read(manifest)
+
+    result = steadily(place, read)
     if result.fingerprint != mark:
         what = difference(result.settings, settings) or "its data, or the kind of device"
         fix = "choose another folder with --out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,17 @@ def test_what_is_not_toml_is_told_with_its_line(tmp_path: Path, data: bytes, mes
     with pytest.raises(BadInput) as caught:
         read(path)
     assert message in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_a_recipe_without_an_end_is_not_read(tmp_path: Path) -> None:
+    """A pipe would be waited for, and a device read until memory runs out."""
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(BadInput, match="is not a plain file"):
+        read(tmp_path / "pipe.toml")
+    (tmp_path / "plain.toml").write_text("seed = 1")
+    (tmp_path / "link.toml").symlink_to("plain.toml")
+    assert read(tmp_path / "link.toml").values == {"seed": 1}
 
 
 @pytest.mark.parametrize("text", ["1" * 5000, "{a" + ".b" * 5000 + " = 1}", "[" * 50 + "]" * 50])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,7 +93,10 @@ def write(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) 
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > LARGEST:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise BadInput(path, "is not a plain file", "copy what it gives into a file")
+        if found.st_size > LARGEST:
             raise BadInput(path, "too large for a recipe", "name a TOML file")
         data = path.read_bytes()
     except FileNotFoundError as error:
