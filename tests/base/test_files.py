@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.devices import device
 from tests.together import together
 from veilrec.base.files import atomic, digest, matches, read_json, reading, sweep, write_json
 from veilrec.base.plain import NotPlain, check_folder, made
@@ -71,10 +72,11 @@ def test_what_is_no_plain_file_is_neither_replaced_nor_read(
 
 
 @needs_posix
-def test_a_device_stays_one() -> None:
-    with pytest.raises(BadInput, match="/dev/null: is a device, no plain file"):
-        write(Path(os.devnull))
-    assert stat.S_ISCHR(os.lstat(os.devnull).st_mode)
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    path = device(tmp_path / "null")
+    with pytest.raises(BadInput, match="null: is a device, no plain file"):
+        write(path)
+    assert stat.S_ISCHR(os.lstat(path).st_mode)
 
 
 @needs_posix

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import call
+from tests.devices import device
 from tests.results import result
 from tests.together import together
 from veilrec import report
@@ -88,7 +89,10 @@ def test_one_file_cannot_be_page_and_numbers(
     assert "--csv: names the page itself" in answer.err
 
 
-def test_a_device_is_no_place_for_a_page(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = call(capsys, "report", run, "-o", os.devnull)
+@pytest.mark.skipif(os.name != "posix", reason="needs devices")
+def test_a_device_is_no_place_for_a_page(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = call(capsys, "report", run, "-o", device(tmp_path / "null"))
     assert answer.code == 2
     assert "is a device, no plain file; remove it, or name another place" in answer.err
