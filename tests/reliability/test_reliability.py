@@ -154,23 +154,22 @@ def test_the_command_prints_a_row_for_each_goal(
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
 
 
-@pytest.fixture(scope="module")
-def cut_off(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if reason := network.missing():
-        pytest.skip(reason)
-    place = tmp_path_factory.mktemp("cut-off")
-    network.prepare(place / "home")
-    return place
+needs_namespaces = pytest.mark.skipif(bool(network.missing()), reason=network.missing())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", network.COMMANDS)
-def test_a_command_needs_no_network_and_writes_at_home(command: str, cut_off: Path) -> None:
-    assert not network.alone(network.COMMANDS[command], cut_off / "home", cut_off / "tmp")
+@needs_namespaces
+def test_commands_need_no_network_and_write_at_home(tmp_path: Path) -> None:
+    network.prepare(tmp_path / "home")
+    faults = [
+        network.alone(words, tmp_path / "home", tmp_path / "tmp") for words in network.COMMANDS.values()
+    ]
+    assert not any(faults), list(filter(None, faults))
 
 
 @pytest.mark.slow
-def test_who_is_cut_off_reaches_nobody(cut_off: Path) -> None:
+@needs_namespaces
+def test_who_is_cut_off_reaches_nobody() -> None:
     """Or the test of the commands would show nothing."""
     code = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); "
     code += "socket.create_connection(s.getsockname(), 5)"
