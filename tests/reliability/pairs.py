@@ -66,8 +66,8 @@ def _both_findings(folder: Path, ended: Sequence[Ended]) -> Iterator[str]:
     if not {"one", "two"} <= found.keys():
         yield f"only {', '.join(found)} found"
     yield from _left_over(folder / "run")
-    if cli.main(["evaluate", str(folder / "run"), "-q"]):
-        yield "the run cannot be read"
+    if cli.main(["verify", str(folder / "run")]):
+        yield "veilrec verify refuses it"
 
 
 def _one_table(folder: Path, ended: Sequence[Ended]) -> Iterator[str]:

@@ -88,8 +88,9 @@ class Attack(Victim):
         return contents(folder / "run")
 
     def hurt(self, folder: Path) -> Iterator[str]:
-        if cli.main(["evaluate", "run", "-q"]):
-            yield "the run cannot be read"
+        for words in (["verify", "run"], ["evaluate", "run", "-q"]):
+            if cli.main(words):
+                yield f"veilrec {words[0]} refuses it"
 
 
 class Reproduce(Victim):
@@ -187,7 +188,8 @@ def look(name: str, folder: str, found: str, hurt: bool) -> int:
 
 def contents(folder: Path) -> dict[str, str]:
     """Hashes of what a run, or a folder of runs, holds; of results without what tells of time."""
-    found = {"left over": ", ".join(sorted(leftovers(folder)))}
+    verified = cli.main(["verify", str(folder)])
+    found = {"left over": ", ".join(sorted(leftovers(folder))), "verified": f"{verified}"}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
         if path.name == "result.json":
