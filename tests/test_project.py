@@ -99,7 +99,11 @@ def test_continuous_integration_runs_the_same_commands() -> None:
     assert lines[0] == "#!/usr/bin/env bash"
     assert "set -euo pipefail" in lines
     commands = [match for line in lines if (match := re.fullmatch(r"timeout (\d+) (make .+)", line))]
-    assert [command[2] for command in commands] == ["make check", "make test BUDGET=--strict"]
+    assert [command[2] for command in commands] == [
+        "make check",
+        "make test BUDGET=--strict",
+        'make reliability ARGUMENTS="--kills 1 --pairs 1 --few"',
+    ]
     assert os.access(script, os.X_OK)
 
 

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ def versions() -> dict[str, str]:
     return {**found, "torch": torch.__version__, "system": f"{platform.system()} {platform.machine()}"}
 
 
+@cache  # of what this process has loaded: files may change while it measures
 def code_hash() -> str:
     """A hash of the package and its tests: rows of other code are not gone on with."""
     whole = hashlib.sha256()
