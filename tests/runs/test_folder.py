@@ -338,3 +338,16 @@ def test_states_agree_with_the_last_checkpoint(finished: tuple[Experiment, Path,
     checkpoints = Checkpoints(out / "checkpoint", result.fingerprint)
     saved = both(fed, checkpoints.load(result.selected, emptied(fed))[0])
     assert digest(saved) == digest(both(fed, load_run(out).state(fed)))
+
+
+def test_a_folder_that_nothing_came_into_goes_again(tmp_path: Path) -> None:
+    def fail(place: Path) -> None:
+        if place.name == "kept":
+            (place / "recipe.toml").touch()
+        raise BadInput(place, "full")
+
+    (tmp_path / "there").mkdir()
+    for name in ("new", "there", "kept"):
+        with pytest.raises(BadInput, match="full"), claim(tmp_path / name) as place:
+            fail(place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "there"]

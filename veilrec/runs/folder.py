@@ -7,7 +7,7 @@ import io
 import shutil
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,15 +69,27 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
         raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
     if there and RECIPE not in there and not all(name.endswith(UNFINISHED) for name in there):
         raise BadInput(out, "not a run", "name the folder of a run, or an empty one")
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
+    with _there(out), locked(out):
         settle(out)
         _remove(*out.glob(f"{DEVICES}*"))  # left by a process that was killed; checkpoints have links
         try:
             yield out
         finally:
             _remove(*out.glob(f"{DEVICES}*"))
+
+
+@contextmanager
+def _there(folder: Path) -> Iterator[None]:
+    """A folder, made where there was none; then it goes again if nothing has come into it."""
+    new = not folder.exists()
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        if new:
+            with suppress(OSError):  # it holds something
+                folder.rmdir()
 
 
 def tidy(folder: Path) -> None:
