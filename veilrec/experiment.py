@@ -39,6 +39,8 @@ from veilrec.runs.erasing import request_of
 from veilrec.runs.fingerprint import describe, difference, fingerprint
 from veilrec.runs.integrity.manifest import Manifest, is_finished, steadily
 from veilrec.runs.interrupt import ECHO, stoppable
+from veilrec.runs.needs.estimate import Estimate
+from veilrec.runs.needs.phases import Needs
 from veilrec.runs.session import Session
 from veilrec.runs.training import Progress
 from veilrec.wire.transcript import Record
@@ -149,6 +151,39 @@ class Experiment:
             "split_seed": self.split_seed,
         }
 
+    def needs(self) -> Needs:
+        """The memory that a run will need, phase by phase, and the room on the disk; nothing is written.
+
+        Raises:
+            BadInput: Where parts do not go together, or not even a trial of a few devices fits.
+        """
+        federation = self.federation()
+        self._check_sums()
+        needs = self._estimate(federation).whole()
+        if torch.device(self.device).type == "cpu":
+            return needs
+        note = "what devices and the server hold lies on the GPU, whose memory is not looked at"
+        return replace(needs, notes=(*needs.notes, note))
+
+    def checked(self) -> Federation:
+        """The federation, which was found to fit into the memory there is.
+
+        Raises:
+            BadInput: Where parts do not go together, or naming the setting to lower, and to what.
+        """
+        federation = self.federation()
+        self._check_sums()
+        if torch.device(self.device).type == "cpu":
+            self._estimate(federation).check()
+        return federation
+
+    def _estimate(self, federation: Federation) -> Estimate:
+        return Estimate(federation, self._examiner, self._record, self.settings())
+
+    @property
+    def _examiner(self) -> Examiner:
+        return Examiner.of(self.data, self.threat, self.attacks, self.seed)
+
     def settings(self) -> dict[str, Any]:
         """The experiment in plain words and numbers, in the sections of a recipe."""
         data = {
@@ -205,9 +240,7 @@ class Experiment:
         """
 
         def alone(federation: Federation) -> Result:
-            self._check_sums()
-            kept = _check_federation(federation, self.record)
-            examiner = Examiner.of(self.data, self.threat, self.attacks, self.seed)
+            kept, examiner = _check_federation(federation, self.record), self._examiner
             examiner.check(federation, kept if self.record.last else ())
             settings = self.settings() if recipe is None else dict(recipe.values)
             device = torch.device(self.device).type
@@ -225,10 +258,10 @@ class Experiment:
                 return session.run(stop, checkpoint_seconds, mark, settings)
 
         if link is None:
-            return alone(self.federation())
+            return alone(self.checked())
         from veilrec.runs.shared import shared  # which brings torch.distributed: a third of a second
 
-        return shared(link, self.federation, self.part, alone)
+        return shared(link, self.checked, self.part, alone)
 
     def _session(
         self,

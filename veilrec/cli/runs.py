@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,9 @@ from veilrec.cli.arguments import (
 )
 from veilrec.errors import BadInput
 
+if TYPE_CHECKING:
+    from veilrec.runs.needs.phases import Needs
+
 __all__ = ["evaluate", "recommend", "run"]
 
 
@@ -41,6 +44,9 @@ def run(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say what memory and disk it needs, and write nothing.")
+    ] = False,
     device: Device = "cpu",
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -57,6 +63,9 @@ def run(
     changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
     loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir, has_data=not follows())
     job = work.RunOptions(device=device, resume=resume, world=not no_world, quiet=quiet)
+    if plan:
+        _tell_needs(recipe.name, work.needs(loaded, job), as_json)
+        return
     if "seeds" in loaded.values or "sweep" in loaded.values:
         place = out or Path("runs") / recipe.stem
         with work.sharing(job) as job:
@@ -75,6 +84,15 @@ def run(
     from veilrec.cli.show.summaries import print_result
 
     print_result(result, place)
+
+
+def _tell_needs(name: str, found: list[tuple[dict[str, Any], Needs]], as_json: bool) -> None:
+    if as_json:
+        print_json({"runs": [{"settings": settings, **needs.told()} for settings, needs in found]})
+        return
+    from veilrec.cli.show.needs import print_needs
+
+    print_needs(name, found)
 
 
 def _tell_all(results: list[tuple[dict[str, Any], Any]], place: Path, as_json: bool) -> None:

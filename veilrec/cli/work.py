@@ -24,8 +24,9 @@ from veilrec.result import Result
 
 if TYPE_CHECKING:
     from veilrec.engine.ranks.links import Link
+    from veilrec.runs.needs.phases import Needs
 
-__all__ = ["ExperimentMaker", "RunOptions", "many", "one", "sharing"]
+__all__ = ["ExperimentMaker", "RunOptions", "many", "needs", "one", "sharing"]
 
 PATIENCE = 60.0  # seconds without a sign of life while a recipe is read; then it is the recipe's
 
@@ -83,6 +84,19 @@ def one(
         )
 
 
+def needs(recipe: Recipe, job: RunOptions) -> list[tuple[dict[str, Any], Needs]]:
+    """What each cell of a sweep needs, or a recipe that is a single experiment; seeds need the same."""
+    maker, found = ExperimentMaker(job.device), []
+    with recipe.blaming(), showing("", quiet=job.quiet) as progress:
+        progress.phase(f"loading {recipe.values['data']['name']}")
+        for cell in maker.different(recipe.cells()):
+            progress.phase(f"trying a few devices: {cell.name}")
+            with cell.recipe.blaming():
+                settings = {key: value for key, value in cell.settings.items() if key != "seed"}
+                found.append((settings, maker.experiment(cell.recipe).needs()))
+    return found
+
+
 def many(recipe: Recipe, out: Path, job: RunOptions) -> list[tuple[dict[str, Any], Result]]:
     """Run every cell of a sweep and every seed: what sets each apart, and its result."""
     chosen, maker = recipe.cells(), ExperimentMaker(job.device, reads=job.tells)
@@ -124,15 +138,19 @@ class ExperimentMaker:
         return recipe.experiment(self._held[1], device=self.device)
 
     def check(self, chosen: list[Cell[Recipe]]) -> None:
-        """Refuse, before anything is written, cells whose parts do not go together with their data."""
+        """Refuse, before anything is written, cells whose parts do not go together, or that cannot fit."""
+        for cell in self.different(chosen):
+            with cell.recipe.blaming():
+                self.experiment(cell.recipe).checked().fleet.check_candidates()
+
+    def different(self, chosen: list[Cell[Recipe]]) -> Iterator[Cell[Recipe]]:
+        """The cells that differ by more than their seed."""
         seen: set[str] = set()
         for cell in chosen:
-            parts = {name: cell.recipe.values[name] for name in ("data", "model", "defence", "evaluation")}
-            key = json.dumps(parts, sort_keys=True)
+            key = json.dumps({**cell.recipe.values, "seed": 0, "seeds": 0}, sort_keys=True)
             if key not in seen:
                 seen.add(key)
-                with cell.recipe.blaming():
-                    self.experiment(cell.recipe).federation().fleet.check_candidates()
+                yield cell
 
 
 def nobody() -> Interactions:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from veilrec.base.keys import Keys, below
 from veilrec.base.limits.bounds import Bounds, Least, Many, Seed, Share, bounded
+from veilrec.base.limits.fits import Need, refuse
+from veilrec.base.limits.machine import room
 from veilrec.base.rows import ragged, within
 from veilrec.datasets.common.fiction import titles
 from veilrec.errors import BadInput
@@ -35,6 +37,8 @@ OFFSET, STEEPNESS = 5, 0.9  # fame of a film: (rank + OFFSET) ** -STEEPNESS
 STRAY, EVEN = 0.02, 0.02  # films of other kinds on a shelf; chance that any film at all is taken
 CHOOSY = 2.5  # how much users differ in taste
 BLOCK = 4_096  # users drawn at a time
+SHELF, EVENT, FILM = 32, 350, 500  # bytes of a film on a shelf, of an event and of a film, as measured
+USUAL_TASTES = 20
 
 
 @bounded("data")
@@ -72,6 +76,7 @@ def synthetic(
     most = min(MOST, items // 2)
     events = min(max(USUAL, least), (least + most) // 2) * users if events is None else events
     _check(users, items, events, least, most)
+    _check_room(users, items, events, tastes)
     keys = Keys.seed(seed).fold("synthetic")
     attributes = {name: _classes(keys.fold(name), users, shares) for name, shares in CLASSES.items()}
     kind = keys.fold("kind").integers(tastes, items)
@@ -101,6 +106,18 @@ def _check(users: int, items: int, events: int, least: int, most: int) -> None:
         raise BadInput("data.least", f"{least} events a user", f"with {items} items, from 1 to {most}")
     if not users * least <= events <= users * most:
         raise BadInput("data.events", f"{events:,} events", f"from {users * least:,} to {users * most:,} fit")
+
+
+def _check_room(users: int, items: int, events: int, tastes: int) -> None:
+    """Refuse a world that does not fit into memory while it is made."""
+    kinds = 1 + sum(map(len, CLASSES.values()))
+    shelves = ("data.items", items) if tastes <= USUAL_TASTES else ("data.tastes", tastes)
+    parts = (
+        Need("shelves", SHELF * kinds * tastes * items, *shelves),
+        Need("films", FILM * items, "data.items", items),
+        Need("events", EVENT * events, "data.users", users),
+    )
+    refuse("the world", parts, room())
 
 
 def _ids(prefix: str, count: int) -> list[str]:

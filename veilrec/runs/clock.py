@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from veilrec.base.limits.machine import peak
 from veilrec.wire.uploads import Exchange
 
-__all__ = ["Clock", "peak_memory", "total"]
+__all__ = ["Clock", "total"]
 
 PHASES = ("train", "evaluate", "checkpoint")
 
@@ -48,7 +48,7 @@ class Clock:
         row = {"train": trained - self._start, "evaluate": now - trained, "checkpoint": self.owed}
         self.owed = 0.0
         self.begin()
-        return {**{name: round(seconds, 6) for name, seconds in row.items()}, "peak_bytes": peak_memory()}
+        return {**{name: round(seconds, 6) for name, seconds in row.items()}, "peak_bytes": peak()}
 
     @property
     def age(self) -> float:
@@ -70,16 +70,6 @@ def total(rows: Sequence[Mapping[str, Any]], **more: float) -> dict[str, float]:
     """Seconds by phase over all rounds, further phases, all together, and the peak of memory."""
     seconds = {phase: sum(row[phase] for row in rows) for phase in PHASES}
     seconds |= {phase: seconds.get(phase, 0.0) + value for phase, value in more.items()}
-    peak = max([peak_memory(), *(row["peak_bytes"] for row in rows)])
+    most = max([peak(), *(row["peak_bytes"] for row in rows)])
     named = {name: round(value, 3) for name, value in seconds.items()}
-    return {**named, "total": round(sum(seconds.values()), 3), "peak_bytes": peak}
-
-
-def peak_memory() -> int:
-    """The most memory this process has held, in bytes; 0 where the system does not say."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(most if sys.platform == "darwin" else most * 1024)
+    return {**named, "total": round(sum(seconds.values()), 3), "peak_bytes": most}

@@ -7,9 +7,10 @@ import sys
 from functools import cache
 from typing import Any
 
-__all__ = ["keep_freed", "return_freed", "trim"]
+__all__ = ["ARENAS", "TRIMMED", "keep_freed", "return_freed", "trim"]
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # as <malloc.h> numbers them
+TRIMMED, ARENAS = 24 << 20, 3  # bytes that each arena keeps back, and how many there are
 LARGE = 4 << 20  # bytes of a column of a log; smaller blocks are quicker when they are kept
 
 
@@ -18,7 +19,7 @@ def keep_freed() -> None:
     """Ask the C library to keep freed blocks for the next chunk, up to a bound; a tenth of a round goes into
     giving them back and having fresh ones cleared. Nothing happens where there is no `mallopt`.
     """
-    _set((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 24 << 20), (ARENA_MAX, 3))
+    _set((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, TRIMMED), (ARENA_MAX, ARENAS))
 
 
 def return_freed() -> None:

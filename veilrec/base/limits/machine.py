@@ -12,10 +12,11 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Room", "free_disk", "held", "peak", "room"]
+__all__ = ["Room", "fenced", "free_disk", "held", "peak", "room"]
 
 GROUPS = Path("/sys/fs/cgroup")
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -47,7 +48,30 @@ def held() -> int:
 
 def peak() -> int:
     """The most bytes of memory that this process ever held; 0 where the system does not say."""
-    return _status("VmHWM")
+    if (most := _status("VmHWM")) or sys.platform == "win32":
+        return most
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(used if sys.platform == "darwin" else used << 10)
+
+
+@contextmanager
+def fenced() -> Iterator[None]:
+    """A while in which memory that is not there is an error, where the system would else end a process."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _status("VmData") + room().bytes
+    soft = most if before[0] == resource.RLIM_INFINITY else min(most, before[0])
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def free_disk(folder: Path) -> int:
