@@ -233,7 +233,7 @@ def lots(ids: Sequence[str], *secrets: Tensor) -> Tensor:
     """
     whole = hashlib.sha256(b"resamples")
     for secret in secrets:
-        whole.update(secret.detach().cpu().contiguous().numpy().tobytes())
+        whole.update(secret.detach().cpu().contiguous().numpy().data)
     word = int.from_bytes(whole.digest()[:8], "little", signed=True)
     return Keys(torch.tensor(word)).fold(id_hashes(ids)).value
 
