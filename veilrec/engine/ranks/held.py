@@ -32,10 +32,10 @@ class Far(Kept):
 
     def get(self, cohort: Tensor, names: Collection[str] | None = None) -> Params:
         chosen = None if names is None else list(names)
-        return self._asked("get", {"cohort": cohort}, names=chosen)
+        return self._asked("get", {"#cohort": cohort}, names=chosen)
 
     def put(self, cohort: Tensor, values: Params) -> None:
-        self._asked("put", {"cohort": cohort, **values})
+        self._asked("put", {"#cohort": cohort, **values})
 
     def clear(self) -> None:
         self._asked("clear")
@@ -54,16 +54,19 @@ class Far(Kept):
     def _asked(self, what: str, values: Params | None = None, **rest: Any) -> Params:
         head = {"do": "held", "what": what, **rest}
         self.link.send(packed(head, codec.encode({**(values or {})})), self.rank)
-        return moved(tensors(unpacked(self.link.receive(self.rank))[1][0]), self.device)
+        told, parts = unpacked(self.link.receive(self.rank))
+        if told["is"] != "done":
+            raise RuntimeError(f"rank {self.rank} was asked for what devices keep in the middle of a probe")
+        return moved(tensors(parts[0]), self.device)
 
 
 def answer(devices: Store, what: str, values: Params, **rest: Any) -> Params:
     """Answer the question of a `Far` for what is kept here."""
     given = moved(values, devices.device)
     if what == "get":
-        return devices.get(given["cohort"], rest["names"])
+        return devices.get(given["#cohort"], rest["names"])
     if what == "put":
-        devices.put(given.pop("cohort"), given)
+        devices.put(given.pop("#cohort"), given)
         return {}
     if what == "clear":
         devices.clear()
