@@ -1,7 +1,8 @@
 """``python benchmarks/ranks_cost.py``: seconds and memory of a run on one rank, on two and on four.
 
-``--only memory`` is a model with item tables of each device's own (FedRAP), on many clients and items: the
-most memory that the leader had, and the largest of the other ranks. ``--keeps`` says where devices keep what.
+``--only memory`` is many clients and items, in one pass: the most memory that the leader had, and the largest
+of the other ranks. Devices have a perceptron of their own (``networks``: FedNCF under Adam, 6.7 kB a device, held
+in memory), or item tables of their own (``tables``: FedRAP, so many rows that each device has a file).
 
 ``--only speed`` is FedNCF on the shape of MovieLens-1M and of MovieLens-100K: one thread, two threads of one
 process (``plan.workers``), and two ranks of one thread each, in turn. Printed are seconds a round on the wall
@@ -60,19 +61,23 @@ users = {clients}
 items = {items}
 events = {events}
 [model]
-name = "FedRAP"
-dim = 16
+{model}
 [plan]
 passes = 1
 order = "deal"
 cohort = 0.1
 evaluate_every = 1
 workers = 1
-keeps = "{keeps}"
+{plan}
 [evaluation]
 validation = false
 candidates = 20
 """
+NETWORKS = 'name = "FedNCF"\ndim = 16\nhead = [16]\nsharing = "private"'
+OWN = {  # what each device has of its own: a model, and how it is stepped
+    "networks": (NETWORKS, 'optimiser = "adam"\nlr = 0.01'),
+    "tables": ('name = "FedRAP"\ndim = 16', ""),
+}
 
 
 class Cost(NamedTuple):
@@ -199,7 +204,8 @@ def _speed(costs: Sequence[Cost], counted: int) -> list[str]:
 
 def memory(options: argparse.Namespace) -> list[list[str]]:
     """A row for each number of ranks."""
-    world = {name: getattr(options, name) for name in ("clients", "items", "events", "keeps")}
+    world = {name: getattr(options, name) for name in ("clients", "items", "events")}
+    world["model"], world["plan"] = OWN[options.own]
     rows = []
     for ranks in options.ranks:
         cost = run(MEMORY.format(**world), ranks, 10)
@@ -222,7 +228,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=100_000)
     parser.add_argument("--items", type=int, default=50_000)
     parser.add_argument("--events", type=int, default=2_000_000)
-    parser.add_argument("--keeps", choices=("auto", "memory", "disk"), default="auto")
+    parser.add_argument("--own", choices=OWN, default="networks")
     options = parser.parse_args(given)
     if options.only != "memory":
         rows = [row for shape in options.shapes for row in speed(shape, options.repeats)]
