@@ -1,7 +1,7 @@
 """``python benchmarks/ranks_cost.py``: seconds and memory of a run on one rank, on two and on four.
 
 ``--only memory`` is many clients and items, in one pass: the most memory that the leader had, and the largest
-of the other ranks. Devices have a perceptron of their own (``networks``: FedNCF under Adam, 6.7 kB a device, held
+of the other ranks. Devices have a perceptron of their own (``networks``: FedNCF under Adam, 6.7 kB a device,
 in memory), or item tables of their own (``tables``: FedRAP, so many rows that each device has a file).
 
 ``--only speed`` is FedNCF on the shape of MovieLens-1M and of MovieLens-100K: one thread, two threads of one

@@ -22,7 +22,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"base/scratch", "base/steps", "base/tensors", "interactions", "metrics", "privacy/mechanism"},
     {"base/draws", "base/plan", "clients", "wire/frame", "wire/notes"},
     {"engine/devices/shelf", "wire/codec"},
-    {"engine/devices/kept", "wire/uploads"},
+    {"engine/devices/kept", "engine/devices/slabs", "wire/uploads"},
     {"engine/devices/store"},
     {"examples"},
     {"model"},

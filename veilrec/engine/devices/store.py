@@ -17,7 +17,8 @@ from torch import Tensor
 from veilrec.base.params import KEPT, ROW, Params
 from veilrec.base.tensors import Blocks
 from veilrec.engine.devices.kept import SUMS, Devices, in_order, mixed
-from veilrec.engine.devices.shelf import COUNT, Shelf, beside, layout
+from veilrec.engine.devices.shelf import COUNT, Shelf, layout
+from veilrec.engine.devices.slabs import Slabs
 
 __all__ = ["Fresh", "Keeps", "Store"]
 
@@ -37,7 +38,7 @@ class Store(Devices):
     Attributes:
         slot: ``[clients]`` where a device's rows are, -1 while it has none.
         values: Name → ``[slots, …]``; some slots at the end are spare. Empty with a shelf.
-        rows: Name → ``[r, …]`` by slot, of what is kept row by row. Empty with a shelf.
+        rows: What is kept row by row. Empty with a shelf.
         fresh: What devices start from.
         shelf: Files that hold what devices keep, where it is not held in memory.
     """
@@ -48,7 +49,7 @@ class Store(Devices):
         self.slot = torch.full((n_clients,), -1, device=device)
         self.n_clients, self.device = n_clients, self.slot.device
         self.values: Params = {}
-        self.rows: dict[str, list[Tensor]] = {}
+        self.rows = Slabs()
         self.used = 0
         self.fresh, self.shelf = fresh, shelf
         self._coming = 0  # devices that will be put soon: room for them is made at once
@@ -98,9 +99,9 @@ class Store(Devices):
         if self.shelf is not None:
             found = self.shelf.read(cohort.tolist(), names)
             return {name: value.to(self.slot.device) for name, value in found.items()}
-        slot, chosen = self.slot[cohort], [*self.values, *self.rows] if names is None else names
-        rows = {n: [self.rows[n][k] for k in slot.tolist()] for n in chosen if n.startswith(KEPT)}
-        return {n: beside(n, rows[n]) if n in rows else self.values[n].index_select(0, slot) for n in chosen}
+        slot, chosen = self.slot[cohort], [*self.values, *self.rows.names] if names is None else names
+        rows = self.rows.get(slot.tolist(), [name for name in chosen if name.startswith(KEPT)])
+        return {n: rows[n] if n in rows else self.values[n].index_select(0, slot) for n in chosen}
 
     def put(self, cohort: Tensor, values: Params) -> None:
         slot = self.slot[cohort]
@@ -112,18 +113,12 @@ class Store(Devices):
         if self.shelf is not None:
             self.shelf.write(cohort.tolist(), values)
             return
-        there = values[ROW] >= 0 if ROW in values else slot
         for name, value in values.items():
-            if name.startswith(KEPT):
-                self._put_rows(name, slot.tolist(), value[there].split(there.sum(1).tolist()))
-            else:
+            if not name.startswith(KEPT):
                 self._room(name, value)[slot] = value
-
-    def _put_rows(self, name: str, slots: list[int], parts: tuple[Tensor, ...]) -> None:
-        """Rows ``[r, …]`` for some slots; those that are new come in the order of their numbers."""
-        held = self.rows.setdefault(name, [])
-        for slot, part in zip(slots, parts, strict=True):
-            held[slot : slot + 1] = [part.clone()]  # no view: it would hold the rows of the others, too
+        if ROW in values:
+            rows = {name: value for name, value in values.items() if name.startswith(KEPT)}
+            self.rows.put(slot, values[ROW] >= 0, rows)
 
     def _room(self, name: str, like: Tensor) -> Tensor:
         """The column for `name`, doubled (up to the number of clients) when it is full."""
@@ -138,7 +133,7 @@ class Store(Devices):
         return column
 
     def clear(self) -> None:
-        self.slot, self.used, self.values, self.rows = torch.full_like(self.slot, -1), 0, {}, {}
+        self.slot, self.used, self.values, self.rows = torch.full_like(self.slot, -1), 0, {}, Slabs()
         if self.shelf is not None:
             self.shelf.clear()
 
@@ -147,7 +142,7 @@ class Store(Devices):
 
     def counts(self) -> Tensor:
         if self.shelf is None:
-            return torch.tensor([len(row) for row in self.rows.get(ROW, ())], dtype=torch.int64)
+            return self.rows.counts[: self.used]
         return self.shelf.read(self.clients().tolist(), [COUNT])[COUNT]
 
     def pieces(self, name: str, size: int) -> Iterator[Tensor]:
@@ -158,7 +153,7 @@ class Store(Devices):
         """Read what the devices in some slots keep under a name, as in `pieces`."""
         if self.shelf is None:
             if name.startswith(KEPT):
-                return torch.cat(self.rows[name][first:last])
+                return self.rows.column(name, first, min(last, self.used))
             return self.values[name][first : min(last, self.used)]
         some = self.clients()[first:last].tolist()
         if not name.startswith(KEPT):
