@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
 
 from veilrec.datasets.reading.unpacking import FREE, LIMIT, RATIO, Counted
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, visible
 
 __all__: list[str] = []
 
@@ -47,7 +47,7 @@ def _listed(file: Counted) -> zipfile.ZipFile:
 def _check(path: Path, members: list[zipfile.ZipInfo]) -> None:
     seen: dict[str, str] = {}
     for member in members:
-        where = f"{path}/{_printable(member.orig_filename)}"
+        where = f"{path}/{visible(member.orig_filename, 200)}"
         if what := _fault(member):
             raise BadInput(where, what, "get the archive as published")
         if other := seen.get(member.filename.casefold()):
@@ -89,7 +89,3 @@ def _declared_members(path: Path) -> int:
         raise zipfile.BadZipFile("no end record")
     count: int = struct.unpack_from("<H", tail, place + 10)[0]
     return count
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:200]
