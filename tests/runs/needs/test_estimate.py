@@ -47,8 +47,8 @@ BEYOND: dict[str, tuple[int, dict[str, Any]]] = {  # megabytes that are free, an
     "plan.rounds": (99, {"plan": Plan(rounds=1_000_000)}),
     "model.dim": (99, {"model": LARGE}),
     "plan.chunk": (
-        9,
-        {"model": partial(FedNCF, dim=64, head=(64,)), "plan": Plan(rounds=1, chunk=60, negatives=20)},
+        4,
+        {"model": partial(FedNCF, dim=128, head=(64,)), "plan": Plan(rounds=1, chunk=60, negatives=20)},
     ),
     "plan.keeps": (
         2,
