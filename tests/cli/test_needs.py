@@ -91,7 +91,10 @@ def test_a_plan_for_machines(capsys: pytest.CaptureFixture[str], place: Path) ->
     assert answer.err == ""
 
 
-def test_a_sweep_is_planned_cell_by_cell(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+def test_a_sweep_is_planned_cell_by_cell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: Path
+) -> None:
+    monkeypatch.setattr(estimate, "held", lambda: 250 << 20)  # whatever other tests have left to give back
     seeds = ["--set", "seeds=[0, 1, 2]", "--set", "sweep.model.dim=[4, 4096]"]
     told = json.loads(call(capsys, "run", "a.toml", *seeds, "--plan", "--json", "-q").out)["runs"]
     assert [one["settings"] for one in told] == [{"model.dim": 4}, {"model.dim": 4096}], "seeds need the same"

@@ -17,7 +17,7 @@ SMALL = 0.01  # of a phase: parts below are not named
 
 def print_needs(recipe: str, found: Sequence[tuple[Mapping[str, Any], Needs]]) -> None:
     """The needs of the run that takes most, and how many runs there are."""
-    settings, most = max(found, key=lambda one: one[1].peak.bytes)
+    settings, most = max(found, key=lambda one: max(phase.bytes for phase in one[1].ahead))
     out, facts, peak = console(), most.facts, most.peak
     told = ", ".join(f"{key} = {value}" for key, value in settings.items())
     if len(found) > 1:
