@@ -229,6 +229,13 @@ class AttributeEraser(Eraser):
         told = torch.stack([label >= 0 for label in request.labels.values()]).any(0)
         return request.moves & told
 
+    def refusal(self, request: Request) -> str | None:
+        """Why those who ask are too few for it, in some words; None where they are enough.
+
+        Nothing refuses by itself: `forget` does what it is told, and whoever takes requests asks first.
+        """
+        return None
+
     def check(self, model: Recommender) -> None:
         super().check(model)
         self.weights(model)

@@ -11,7 +11,7 @@ from tests.canary import Canaries
 from tests.erasers.worlds import KEYS, by_silos, covariances, keyed, means, told, whole
 from veilrec.base.draws import Draws
 from veilrec.eraser import Request
-from veilrec.erasers.common import null, sums
+from veilrec.erasers.common import null, ranks, sums
 from veilrec.erasers.common.gauss import power
 from veilrec.erasers.common.null import OntoNull, Survey, null_covariance
 from veilrec.erasers.common.ranks import Coordinates, Lengths, RankStep, level_of
@@ -175,6 +175,28 @@ def test_users_who_ask_are_moved_among_themselves() -> None:
     other = torch.where(asks[:, None], vectors, 9.0 + vectors.flip(0))
     again = Lethe().forget(other, Request({"gender": torch.where(asks, label, 1)}, asks=asks), keyed())
     assert torch.allclose(after[asks], again[asks], atol=1e-9)
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, label = told((40, 51), 3)
+    label[::7] = -1
+    one = whole(Lethe(), vectors, label)
+    monkeypatch.setattr(ranks, "BLOCK", 9)
+    assert torch.equal(whole(Lethe(), vectors, label), one)
+
+
+@pytest.mark.parametrize(
+    ("asking", "refused"), [((8, 8, 0), False), ((30, 7, 0), True), ((0, 0, 40), True), ((0, 0, 0), True)]
+)
+def test_too_few_to_move_among_each_other_are_refused(asking: tuple[int, ...], refused: bool) -> None:
+    """Who asks counts, and nobody else, however many there are and whatever is known of them."""
+    label = torch.arange(3).repeat_interleave(50)
+    place = torch.arange(150) % 50
+    asks = place < torch.tensor(asking)[label]
+    request = Request({"gender": label}, asks=asks, lends=~asks)
+    assert (Lethe().refusal(request) is not None) == refused
+    unknown = Request({"gender": torch.where(asks, -1, label)}, asks=asks)
+    assert "of the classes of gender" in str(Lethe().refusal(unknown))
 
 
 def test_only_sums_and_counts_leave_a_silo(monkeypatch: pytest.MonkeyPatch) -> None:

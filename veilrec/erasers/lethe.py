@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
+
 from veilrec.eraser import Request
 from veilrec.erasers.common.null import OntoNull, Survey
 from veilrec.erasers.common.ranks import Coordinates, Lengths
 from veilrec.erasers.common.sums import Step, SumEraser
 
 __all__ = ["Lethe"]
+
+ENOUGH = 8  # users of a class who ask: with fewer, where they end is hardly theirs any more
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,16 @@ class Lethe(SumEraser):
     @property
     def secret(self) -> bool:
         return self.lots == "secret"
+
+    def refusal(self, request: Request) -> str | None:
+        """Why it has too few to move among each other: two classes of eight who ask are the least."""
+        for name in request.only(self.attributes).labels:
+            label = request.labels[name][request.counts_in(name, aware=True)]
+            users = torch.bincount(label, minlength=request.count(name))
+            large = int((users >= ENOUGH).sum())
+            if large < 2:
+                return f"{large} of the classes of {name} have {ENOUGH} users who ask, and it needs two"
+        return None
 
     def steps(self, request: Request) -> Sequence[tuple[str, Step]]:
         return [

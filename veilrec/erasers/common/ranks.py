@@ -7,6 +7,7 @@ users of one lot are random ones. Holders send counts by bins, in which no user 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from veilrec.wire.codec import Schema, Spec
 __all__ = ["Coordinates", "Lengths"]
 
 BINS = 128
+BLOCK = 512  # rows that are worked on at once
 FLOOR = 1e-9  # levels end so far from 0 and 1, where a value would be infinite
 
 
@@ -43,10 +45,15 @@ class RankStep(Step):
         return {"own": spec, "lot": spec}
 
     def statistics(self, held: Held, letter: Params) -> Params:
-        bins = (level_of(self.along(held.vectors, letter)) * BINS).long().clamp(0, BINS - 1)
         own = group_of(held, letter)
-        lot = torch.where(own >= 0, lots(held, letter), -1)
-        return {"own": _counts(bins, own, held), "lot": _counts(bins, lot, held)}
+        groups = {"own": own, "lot": torch.where(own >= 0, lots(held, letter), -1)}
+        shape = (self.axes(held.vectors.shape[1]), held.classes, BINS)
+        counts = {name: torch.zeros(shape, dtype=torch.int64) for name in groups}
+        for rows in _blocks(held.vectors):
+            bins = _bins(level_of(self.along(held.vectors[rows], letter)))
+            for name, group in groups.items():
+                counts[name] += _counts(bins, group[rows], held.classes)
+        return {name: _told(counts[name], group, held) for name, group in groups.items()}
 
     def fit(self, sums: Params, letter: Params, draws: Draws) -> Params:
         """``begin`` and ``end [axes, classes, bins]``: the levels to which both ends of a bin are carried."""
@@ -58,16 +65,22 @@ class RankStep(Step):
         return {**letter, "begin": begin, "end": end}
 
     def apply(self, letter: Params, held: Held) -> Tensor:
-        group, before = moved_group(held, letter), self.along(held.vectors, letter)
-        level = level_of(before) * BINS
-        bins = level.long().clamp(0, BINS - 1)
+        group, after = moved_group(held, letter), held.vectors.clone()
+        for rows in _blocks(after):
+            own = group[rows] >= 0
+            after[rows][own] = self._moved(after[rows][own], group[rows][own], letter)
+        return after
+
+    def _moved(self, vectors: Tensor, group: Tensor, letter: Params) -> Tensor:
+        """``[n, width]`` vectors of users who all have a group, after the map."""
+        before = self.along(vectors, letter)
+        level = level_of(before)
+        bins = _bins(level)
         axes, classes, _ = letter["begin"].shape
-        place = (torch.arange(axes) * classes + group.clamp(min=0)[:, None]) * BINS + bins
+        place = (torch.arange(axes) * classes + group[:, None]) * BINS + bins
         begin, end = (letter[name].flatten()[place] for name in ("begin", "end"))
-        after = _value_of(begin + (level - bins) * (end - begin))
-        return torch.where(
-            (group >= 0)[:, None], self.put(held.vectors, after - before, letter), held.vectors
-        )
+        after = _value_of(begin + (level * BINS - bins) * (end - begin))
+        return self.put(vectors, after - before, letter)
 
 
 class Coordinates(RankStep):
@@ -117,14 +130,27 @@ def _value_of(level: Tensor) -> Tensor:
     return part / (1 - part.abs())
 
 
-def _counts(bins: Tensor, group: Tensor, held: Held) -> Tensor:
-    """``[axes, classes, bins]`` the users of each group in each bin; groups of too few are left out."""
+def _blocks(vectors: Tensor) -> Iterator[slice]:
+    """Rows that fit into a processor's cache, block after block."""
+    return (slice(first, first + BLOCK) for first in range(0, len(vectors), BLOCK))
+
+
+def _bins(level: Tensor) -> Tensor:
+    """The bins in which levels lie."""
+    return (level * BINS).long().clamp(0, BINS - 1)
+
+
+def _counts(bins: Tensor, group: Tensor, classes: int) -> Tensor:
+    """``[axes, classes, bins]`` the users of each group in each bin."""
+    axes, there = bins.shape[1], group >= 0
+    place = (torch.arange(axes) * classes + group[there][:, None]) * BINS + bins[there]
+    return torch.bincount(place.flatten(), minlength=axes * classes * BINS).reshape(axes, classes, BINS)
+
+
+def _told(counts: Tensor, group: Tensor, held: Held) -> Tensor:
+    """Counts as a holder tells them: groups of too few are left out."""
     many = torch.bincount(group[group >= 0], minlength=held.classes) >= held.least
-    there = (group >= 0) & many[group.clamp(min=0)]
-    axes = bins.shape[1]
-    place = (torch.arange(axes) * held.classes + group[there][:, None]) * BINS + bins[there]
-    counts = torch.bincount(place.flatten(), minlength=axes * held.classes * BINS)
-    return counts.reshape(axes, held.classes, BINS).int()
+    return (counts * many[:, None]).int()
 
 
 def _cumulative(counts: Tensor) -> Tensor:
