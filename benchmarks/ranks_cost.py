@@ -4,10 +4,13 @@
 of the other ranks. Devices have a perceptron of their own (``networks``: FedNCF under Adam, 6.7 kB a device,
 in memory), or item tables of their own (``tables``: FedRAP, so many rows that each device has a file).
 
-``--only speed`` is FedNCF on the shape of MovieLens-1M and of MovieLens-100K: one thread, two threads of one
-process (``plan.workers``), and two ranks of one thread each, in turn. Printed are seconds a round on the wall
-(the median and the least), CPU seconds a round of all threads, and how much of these the busiest thread had:
-no more can overlap than the rest. Starting and the first round are left out.
+``--only speed`` is FedNCF on the shape of MovieLens-1M and of MovieLens-100K: one thread, several threads of
+one process (``plan.workers``), and several ranks of one thread each, in turn. Printed are seconds a round on
+the wall (the median and the least), CPU seconds a round of all threads, and how much of these the busiest
+thread had: no more can overlap than the rest. Starting and the first round are left out. ``--most`` leaves
+out the ways that need more cores.
+
+Each run prints a line of JSON as it ends, the tables come last: what was cut off still tells.
 """
 
 from __future__ import annotations
@@ -28,10 +31,11 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import trees
-from benchmarks.harness import say, table
+from benchmarks.harness import table
 
 TREE = Path(__file__).parents[1]
 DEADLINE = 3600.0
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone")  # a port of its own: runs may stand side by side
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 SPEED = """
 seed = 0
@@ -52,7 +56,13 @@ workers = {workers}
 candidates = 100
 """
 SHAPES = {"ml-1m": (6040, 3706, 1_000_209, 4), "ml-100k": (943, 1682, 98_114, 9)}  # and rounds
-WAYS = {"one thread": (1, 1), "two threads": (1, 2), "two ranks": (2, 1)}  # ranks, and threads of each
+WAYS = {  # ranks, and threads of each
+    "one thread": (1, 1),
+    "two threads": (1, 2),
+    "two ranks": (2, 1),
+    "four threads": (1, 4),
+    "four ranks": (4, 1),
+}
 MEMORY = """
 seed = 0
 [data]
@@ -166,7 +176,7 @@ def run(recipe: str, ranks: int, rounds: int) -> Cost:
     with tempfile.TemporaryDirectory(prefix="ranks-cost-") as place:
         path, out = Path(place, "recipe.toml"), Path(place, "run")
         path.write_text(recipe, encoding="utf-8")
-        torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", str(ranks)) if ranks > 1 else ()
+        torchrun = (*TORCHRUN, "--nproc-per-node", str(ranks)) if ranks > 1 else ()
         order = [*torchrun, *trees.CLI, "run", str(path), "--out", str(out), "--quiet", "--no-world"]
         watch = Watch(out, rounds)
         ended = trees.start(TREE, order, watch, deadline=DEADLINE)
@@ -176,15 +186,21 @@ def run(recipe: str, ranks: int, rounds: int) -> Cost:
     return Cost(took[1:-1] or took, watch.between(), ended.seconds, watch.peaks)
 
 
-def speed(shape: str, repeats: int) -> list[list[str]]:
+def tell(cost: Cost, **about: str | int) -> None:
+    """A line of JSON: what was run, and what it took."""
+    print(json.dumps({**about, **cost._asdict()}), flush=True)
+
+
+def speed(shape: str, repeats: int, most: int) -> list[list[str]]:
     """The rows of a shape: every way in turn, and that several times, since others may use the machine."""
     users, items, events, rounds = SHAPES[shape]
-    costs: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    ways = {way: each for way, each in WAYS.items() if max(each) <= most}
+    costs: dict[str, list[Cost]] = {way: [] for way in ways}
     for _ in range(repeats):
-        for way, (ranks, workers) in WAYS.items():
+        for way, (ranks, workers) in ways.items():
             recipe = SPEED.format(users=users, items=items, events=events, rounds=rounds, workers=workers)
             costs[way].append(run(recipe, ranks, rounds))
-            say(f"{shape} {way}: {costs[way][-1]}")
+            tell(costs[way][-1], shape=shape, way=way)
     return [[shape, way, *_speed(some, rounds - 2)] for way, some in costs.items()]
 
 
@@ -212,7 +228,7 @@ def memory(options: argparse.Namespace) -> list[list[str]]:
         others = [value for rank, value in cost.peaks_mb.items() if rank]
         largest = f"{max(others):.0f}" if others else "-"
         rows.append([str(ranks), f"{cost.peaks_mb.get(0, 0.0):.0f}", largest, f"{cost.cpu_s:.0f}"])
-        say(" ".join(rows[-1]))
+        tell(cost, own=options.own, ranks=ranks)
     return rows
 
 
@@ -224,6 +240,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("speed", "memory"))
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--most", type=int, default=os.cpu_count() or 1, help="threads, or ranks, of a run")
     parser.add_argument("--ranks", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--clients", type=int, default=100_000)
     parser.add_argument("--items", type=int, default=50_000)
@@ -231,7 +248,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--own", choices=OWN, default="networks")
     options = parser.parse_args(given)
     if options.only != "memory":
-        rows = [row for shape in options.shapes for row in speed(shape, options.repeats)]
+        rows = [row for shape in options.shapes for row in speed(shape, options.repeats, options.most)]
         head = ["median s", "least s", "CPU s", "of it the busiest thread", "CPU s in all"]
         print(table(["shape", "", *head], rows))
     if options.only != "speed":
