@@ -70,8 +70,8 @@ class Entry:
 
 
 def code(text: str) -> str:
-    """Source text inside a table."""
-    return f"`{text}`".replace("|", "\\|") if text else ""
+    """Source text inside a table, where Markdown takes no bar between backticks for the end of a cell."""
+    return f"`{text}`" if text else ""
 
 
 def page(package: Path = PACKAGE) -> str:

@@ -104,6 +104,7 @@ def test_continuous_integration_runs_the_same_commands() -> None:
         "make test BUDGET=--strict",
         'make reliability ARGUMENTS="--kills 1 --pairs 1 --few"',
     ]
+    assert re.search(r"^  timeout \d+ make docs$", "\n".join(lines), re.MULTILINE)
     assert os.access(script, os.X_OK)
 
 
