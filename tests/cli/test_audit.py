@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame.to_parquet("v.parquet")
     np.save("v.npy", VECTORS)
     (tmp_path / "ids.txt").write_text("\n".join(IDS))
-    tensors.write(tmp_path / "v.safetensors", {"user": torch.from_numpy(VECTORS), "item": torch.zeros(3, 6)})
+    tensors.write(tmp_path / "v.safetensors", {"a": torch.from_numpy(VECTORS), "b": torch.zeros(3, 6)})
     people = pd.DataFrame({"user_id": IDS, "sex": np.where(SEX, "male", "female"), "age": AGE, "coin": COIN})
     people.sort_values("age").to_csv("users.csv", index=False)
     return tmp_path
@@ -69,7 +69,7 @@ def test_all_formats_give_the_same_findings(place: Path, capsys: pytest.CaptureF
         ["v.csv"],
         ["v.parquet"],
         ["v.npy", "--ids", "ids.txt", "--id", "user_id"],
-        ["v.safetensors", "--tensor", "user", "--ids", "ids.txt"],
+        ["v.safetensors", "--tensor", "a", "--ids", "ids.txt"],
     ):
         answer = audit(capsys, *arguments, "--attribute", "sex", "--json", *QUICK)
         assert answer.code == 0, answer.err

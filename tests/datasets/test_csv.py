@@ -304,3 +304,14 @@ def test_lastfm() -> None:
     assert (log.n_users, log.n_items, len(log)) == (268, 51_609, 200_586)
     assert log.attributes["gender"].bincount().tolist() == [113, 155]
     assert log.classes == {"gender": ("F", "M"), "age_group": ("gt24", "le24")}
+
+
+def test_a_quote_may_be_escaped_as_mysql_does(tmp_path: Path) -> None:
+    """As Book-Crossing is published; without the word for it, the error has the way out (B4)."""
+    text = '"user";"isbn"\n"al";"\\"0210000010"\n"bo";"9\\\\;9"\n"bo";"x9"\n'
+    path = written(tmp_path / "log.csv", text)
+    assert events(csv(path, escape="\\")) == [("al", '"0210000010'), ("bo", "9\\;9"), ("bo", "x9")]
+    with pytest.raises(BadInput, match=r"log\.csv:2: cannot be cut .*pass --escape '\\'"):
+        csv(path)
+    with pytest.raises(BadInput, match="--escape: 'no' cannot escape a quote; give one letter"):
+        csv(path, escape="no")

@@ -267,6 +267,12 @@ def zipped(name: str) -> bytes:
     return stream.getvalue()
 
 
+def npz_of(**arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
 def bytes_of(array: Any) -> bytes:
     stream = io.BytesIO()
     np.save(stream, array)
@@ -384,7 +390,17 @@ BAD: dict[str, Case] = {
     "npy with a torn header": vectors_case(
         bytes_of(VALUES).replace(b"(30, 3), }", b"(30, 3,   "), r"v\.npy: cannot be read", "v.npy"
     ),
-    "npz": vectors_case(zipped("arr_0.npy"), r"v\.npz: a zip of several arrays", "v.npz"),
+    "npz of text": vectors_case(zipped("arr_0.npy"), r"v\.npz/arr_0: ", "v.npz"),
+    "npz of a pickle": vectors_case(zipped("arr_0.pkl"), r"v\.pt: a pickle, which is never opened", "v.pt"),
+    "npz with no users": vectors_case(
+        npz_of(a=VALUES, b=VALUES), r"v\.npz: 2 matrices: a, b; choose one with --tensor NAME", "v.npz"
+    ),
+    "npz without such an array": vectors_case(
+        npz_of(a=VALUES), r'--tensor: v\.npz has no tensor "b"', "v.npz", tensor="b"
+    ),
+    "npz of objects": vectors_case(
+        npz_of(users=np.array([{}], dtype=object)), r"v\.npz/users: an array of Python objects", "v.npz"
+    ),
     "pickle": vectors_case(b"\x80\x04\x95evil", r"v\.pkl: a pickle, which is never opened", "v.pkl"),
     "a column of ids for npy": npy_case(VALUES, r"v\.npy: has no column of ids", ids="user"),
     "a tensor of csv": vectors_case(csv_of(), r"--tensor: v\.csv has no tensors", tensor="user"),

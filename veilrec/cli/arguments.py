@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,10 +15,14 @@ import typer
 from veilrec.errors import BadInput
 
 __all__ = [
+    "Borders",
     "Controls",
     "Data",
     "DataDir",
     "Device",
+    "Encoding",
+    "Escape",
+    "Header",
     "Json",
     "Plugins",
     "Quiet",
@@ -26,7 +30,9 @@ __all__ = [
     "Run",
     "Runs",
     "Seed",
+    "Separator",
     "Sets",
+    "borders_of",
     "follows",
     "launched",
     "load_plugins",
@@ -98,9 +104,34 @@ Plugins = Annotated[
         callback=load_plugins,
     ),
 ]
+Borders = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=A,B", help="Cut numbers into groups: age=35,45; repeatable.")
+]
+Separator = Annotated[str | None, typer.Option("--sep", help="Separator of columns: tab, ',', '::' …")]
+Header = Annotated[bool | None, typer.Option(help="Whether the first line has the names.")]
+Encoding = Annotated[str | None, typer.Option(help="By default UTF-8.")]
+Escape = Annotated[
+    str | None, typer.Option(metavar="LETTER", help=r"What makes a quote none, as \ in MySQL's dumps.")
+]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or one of several as in cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+
+def borders_of(given: Sequence[str] | None) -> dict[str, tuple[float, ...]]:
+    """Where to cut the numbers of which column, as somebody typed it.
+
+    >>> borders_of(["age=35,45"])
+    {'age': (35.0, 45.0)}
+    """
+    found = {}
+    for entry in given or ():
+        name, _, cuts = entry.partition("=")
+        try:
+            found[name.strip()] = tuple(float(cut) for cut in cuts.split(","))
+        except ValueError as error:
+            raise BadInput("--borders", f'"{entry}" is not NAME=NUMBERS', "as in age=35,45") from error
+    return found
 
 
 def print_json(value: Any) -> None:

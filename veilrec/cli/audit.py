@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import Controls, Json, Quiet, print_json
+from veilrec.cli.arguments import (
+    Borders,
+    Controls,
+    Encoding,
+    Escape,
+    Header,
+    Json,
+    Quiet,
+    Separator,
+    borders_of,
+    print_json,
+)
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -18,12 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 Names = list[str] | None
-BARE = (".npy", ".safetensors")  # files without named columns
 
 Vectors = Annotated[
     Path,
     typer.Argument(
-        metavar="VECTORS", help="npy, CSV, Parquet or safetensors: a row a user.", show_default=False
+        metavar="VECTORS", help="npy, npz, CSV, Parquet or safetensors: a row a user.", show_default=False
     ),
 ]
 Users = Annotated[
@@ -46,7 +56,7 @@ Ids = Annotated[
 ]
 ByPosition = Annotated[bool, typer.Option("--by-position", help="Row n is the same user in both files.")]
 Tensor = Annotated[
-    str | None, typer.Option("--tensor", metavar="NAME", help="Which one of a safetensors file.")
+    str | None, typer.Option("--tensor", metavar="NAME", help="Which array of a safetensors or npz file.")
 ]
 Classifiers = Annotated[
     Names, typer.Option("--classifier", metavar="NAME", help="Who learns, as in mlp; repeatable.")
@@ -63,6 +73,11 @@ def audit(
     ids: Ids = None,
     by_position: ByPosition = False,
     tensor: Tensor = None,
+    borders: Borders = None,
+    sep: Separator = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    escape: Escape = None,
     known: Annotated[float, typer.Option(help="Share of users whose label the attacker has.")] = 0.2,
     seeds: Annotated[int, typer.Option(min=1, help="Draws of known users and attackers.")] = 3,
     seed: Annotated[int, typer.Option(help="Of those draws.")] = 0,
@@ -74,22 +89,27 @@ def audit(
 ) -> None:
     """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
     from veilrec.cli.show.progress import showing
-    from veilrec.lab.attributes import read_attributes
-    from veilrec.lab.ids import read_ids
-    from veilrec.lab.match_ids import join, with_ids
-    from veilrec.lab.vectors import read_vectors
+    from veilrec.datasets.reading.layout import FileFormat
+    from veilrec.lab.anyone.files import VectorFiles
     from veilrec.runs.integrity.changes import vouched_for
 
     threat, learners = _threat(known, seeds), _learners(classifier or ())
     vectors, attributes = vouched_for(vectors), vouched_for(attributes)
     with showing("", quiet=quiet) as progress:
         progress.phase(f"reading {vectors}")
-        wanted = {"attributes": attribute or (), "continuous": continuous or ()}
-        described = read_attributes(attributes, ids=id_, **wanted)
-        column = vectors_id or (None if vectors.suffix in BARE else id_)
-        bare = read_vectors(vectors, ids=column, tensor=tensor)
-        own = bare if ids is None else with_ids(bare, read_ids(ids), ids)
-        audience = join(own, described, by_position=by_position, most=users)
+        files = VectorFiles(
+            attributes=attribute or (),
+            continuous=continuous or (),
+            borders=borders_of(borders),
+            id=id_,
+            vectors_id=vectors_id,
+            ids=ids,
+            by_position=by_position,
+            tensor=tensor,
+            written=FileFormat(sep, header, encoding, escape),
+            most=users,
+        )
+        audience = files.read(vectors, attributes)
         found = _attacked(audience, threat, learners, seed, progress)
         found |= {"controls": _controls(threat, learners, seed, progress)} if controls else {}
     kept = {

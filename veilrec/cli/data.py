@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from veilrec.cli.arguments import DataDir, Json, print_json
+from veilrec.cli.arguments import (
+    Borders,
+    DataDir,
+    Encoding,
+    Escape,
+    Header,
+    Json,
+    Separator,
+    borders_of,
+    print_json,
+)
 from veilrec.errors import BadInput, VeilrecError
 
 if TYPE_CHECKING:
@@ -44,16 +54,10 @@ Attribute = Annotated[
     list[str] | None,
     typer.Option(metavar="COLUMN", help="An attribute to take, of --attributes or of the log; repeatable."),
 ]
-Borders = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=A,B", help="Cut numbers into groups: age=35,45; repeatable.")
-]
 Continuous = Annotated[
     list[str] | None, typer.Option(metavar="COLUMN", help="Numbers to take as they are; repeatable.")
 ]
 Titles = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with one row an item.")]
-Separator = Annotated[str | None, typer.Option("--sep", help="Separator of the log: tab, ',', '::' …")]
-Header = Annotated[bool | None, typer.Option(help="Whether the first line has the names.")]
-Encoding = Annotated[str | None, typer.Option(help="By default UTF-8.")]
 TimeFormat = Annotated[str | None, typer.Option(help="How dates are written, as in %d.%m.%Y.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse what would otherwise be dropped.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Replace a dataset of the same name.")]
@@ -111,6 +115,7 @@ def import_dataset(
     sep: Separator = None,
     header: Header = None,
     encoding: Encoding = None,
+    escape: Escape = None,
     time_format: TimeFormat = None,
     strict: Strict = False,
     replace: Replace = False,
@@ -125,9 +130,9 @@ def import_dataset(
     if yes and dry_run:
         raise BadInput("--yes", "contradicts --dry-run", "give one of the two")
     columns = {"user": user, "item": item, "rating": rating, "time": time}
-    cuts = _borders(borders or ())
+    cuts = borders_of(borders)
     written = (sep, header, encoding, time_format, strict)
-    options = Options(columns, attribute or (), cuts, *written, continuous=continuous or ())
+    options = Options(columns, attribute or (), cuts, *written, continuous=continuous or (), escape=escape)
     sources, options = _sources(file, attributes, titles, options)
     folder = _folder(name or _default_name(sources.name), data_dir, replace=replace)
     about = _take_in(
@@ -189,17 +194,6 @@ def _sources(
     items = read(titles) if titles else found.titles
     found = found._replace(people=people, titles=items)
     return found, typed(found, options)
-
-
-def _borders(given: Sequence[str]) -> Mapping[str, Sequence[float]]:
-    found = {}
-    for entry in given:
-        name, _, cuts = entry.partition("=")
-        try:
-            found[name.strip()] = tuple(float(cut) for cut in cuts.split(","))
-        except ValueError as error:
-            raise BadInput("--borders", f'"{entry}" is not NAME=NUMBERS', "as in age=35,45") from error
-    return found
 
 
 def _default_name(stem: str) -> str:

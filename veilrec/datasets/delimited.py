@@ -13,7 +13,7 @@ from veilrec.base.limits.bounds import Border, Seed, bounded
 from veilrec.datasets.reading.archives import Archive, Source, is_zip, read
 from veilrec.datasets.reading.assemble import Log, Titles, assemble, sound_ids, titles_of
 from veilrec.datasets.reading.columns import WORDS, column, guess, roles
-from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
+from veilrec.datasets.reading.layout import FileFormat, Layout, is_number, plain, understand
 from veilrec.datasets.reading.people import DescribedUsers, amounts, chosen, guessed, people_of
 from veilrec.datasets.reading.table import Kind, TextTable, read_table, sample
 from veilrec.datasets.reading.text import clean
@@ -40,6 +40,7 @@ class Options:
         strict: Whether a loss that would be reported is an error.
         split_seed: Decides the order of events at the same time.
         continuous: Columns of numbers to take as they are, without classes.
+        escape: The letter behind which a quote is no quote, in the log.
     """
 
     columns: Mapping[str, str | None] = field(default_factory=dict)
@@ -52,6 +53,12 @@ class Options:
     strict: bool = False
     split_seed: int = 0
     continuous: Sequence[str] = ()
+    escape: str | None = None
+
+    @property
+    def format(self) -> FileFormat:
+        """How the log is written."""
+        return FileFormat(self.separator, self.header, self.encoding, self.escape)
 
 
 class Sources(NamedTuple):
@@ -90,6 +97,7 @@ def csv(
     header: bool | None = None,
     encoding: str | None = None,
     time_format: str | None = None,
+    escape: str | None = None,
     strict: bool = False,
     split_seed: Seed = 0,
 ) -> Interactions:
@@ -113,12 +121,13 @@ def csv(
         continuous: Columns of numbers to take as they are, e.g. an age in years.
         titles: A file with one row an item.
         separator, header, encoding, time_format: How the files are written.
+        escape: The letter behind which a quote is no quote: ``\\`` in what MySQL writes.
         strict: Turn everything that would be reported into an error.
         split_seed: Decides the order of events at the same time, and so what is held out.
     """
     columns = {"user": user, "item": item, "rating": rating, "time": time}
     written = (separator, header, encoding, time_format)
-    options = Options(columns, attribute, borders or {}, *written, strict, split_seed, continuous)
+    options = Options(columns, attribute, borders or {}, *written, strict, split_seed, continuous, escape)
     sources = file_sources(Path(path), attributes, titles)
     return from_reading(sources, understood(sources.log, options), options)
 
@@ -147,9 +156,7 @@ def understood(log: Source, options: Options) -> Understood:
         raise BadInput(log.where, "looks like JSON", "write it as CSV, one event a row", line=1)
     told = {role: options.columns.get(role) for role in ROLES}
     words = WORDS | {plain(name) for name in told.values() if name and name != "-" and not name.isdecimal()}
-    source, layout = understand(
-        clean(log, options.encoding), separator=options.separator, header=options.header, words=words
-    )
+    source, layout = options.format.understand(log, words)
     first = sample(source, layout, 5)
     if not first:
         raise BadInput(source.where, "a header and no rows", "give a file with rows", line=1)

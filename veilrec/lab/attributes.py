@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilrec.datasets.reading.columns import column
-from veilrec.datasets.reading.layout import is_number
-from veilrec.datasets.reading.people import Attribute, amounts, observed
+from veilrec.datasets.reading.layout import FileFormat, is_number
+from veilrec.datasets.reading.people import Attribute, amounts, binned, observed
 from veilrec.datasets.reading.table import TextTable, read_table
 from veilrec.errors import BadInput
-from veilrec.lab.columns import opened
+from veilrec.lab.columns import GUESSED, opened
 from veilrec.lab.ids import NPY, begin_of, unique_ids
 
 __all__ = ["MOST", "Described", "read_attributes"]
@@ -45,7 +45,13 @@ class Described:
 
 
 def read_attributes(
-    path: Path, *, ids: str | None = None, attributes: Sequence[str] = (), continuous: Sequence[str] = ()
+    path: Path,
+    *,
+    ids: str | None = None,
+    attributes: Sequence[str] = (),
+    continuous: Sequence[str] = (),
+    borders: Mapping[str, Sequence[float]] | None = None,
+    written: FileFormat = GUESSED,
 ) -> Described:
     """The users of a text with columns or of a Parquet file.
 
@@ -54,28 +60,33 @@ def read_attributes(
         ids: Its column of ids; None for the one whose name says so, else the first.
         attributes: The columns to take; empty for every one that could be an attribute.
         continuous: Columns whose numbers are amounts, not classes.
+        borders: Where to cut the numbers of a column into groups, as in ``{"age": (35, 45)}``.
+        written: How a text is written, as far as somebody said so.
 
     Raises:
         BadInput: With the line, where a value or an id is impossible.
     """
-    table, name = _table(path, ids, [*attributes, *continuous])
+    cuts = borders or {}
+    table, name = _table(path, ids, [*attributes, *continuous, *cuts], written)
     where, layout = table.source.where, table.layout
-    wanted = [column(where, layout, told) for told in attributes]
-    numbers = [column(where, layout, told) for told in continuous]
-    _refuse_contradictions(wanted, numbers, name)
-    others = [other for other in layout.names if other not in (name, *numbers)]
-    labels, notes = _labels(table, wanted or others, bool(wanted))
+    wanted, numbers, groups = (
+        [column(where, layout, told) for told in names] for names in (attributes, continuous, cuts)
+    )
+    _refuse_contradictions([*wanted, *groups], numbers, name)
+    others = [other for other in layout.names if other not in (name, *numbers, *groups)]
+    cut = {other: binned(table, other, cuts[told]) for other, told in zip(groups, cuts, strict=True)}
+    labels, notes = _labels(table, [one for one in wanted or others if one not in cut], bool(wanted))
     values = {other: amounts(table, other) for other in numbers}
-    asked = frozenset([*wanted, *numbers])
+    asked, labels = frozenset([*wanted, *numbers, *groups]), {**labels, **cut}
     return Described(where, unique_ids(table, name), labels, values, asked, tuple(notes))
 
 
-def _table(path: Path, ids: str | None, told: Sequence[str]) -> tuple[TextTable, str]:
+def _table(path: Path, ids: str | None, told: Sequence[str], written: FileFormat) -> tuple[TextTable, str]:
     """All columns as words, and the name of the one with ids."""
     begin = begin_of(path)
     if begin.startswith(NPY) or path.suffix == ".safetensors":
         raise BadInput(path, "has no names of columns", "give the attributes as CSV or Parquet")
-    source, layout, name = opened(path, begin, ids, told)
+    source, layout, name = opened(path, begin, ids, told, written=written)
     return read_table(source, layout, dict.fromkeys(layout.names, "token")), name
 
 
@@ -94,7 +105,9 @@ def _labels(table: TextTable, names: Sequence[str], asked: bool) -> tuple[dict[s
     for name in names:
         attribute = observed(table, name)
         count, numeric = len(attribute.classes), all(is_number(word) for word in attribute.classes)
-        hint = f"; amounts? then --continuous {name}" if numeric and count > MANY else ""
+        hint = (
+            f"; amounts? then --borders {name}=A,B or --continuous {name}" if numeric and count > MANY else ""
+        )
         if 2 <= count <= MOST and (asked or not hint):
             found[name] = attribute
             notes += [f"{name} has {count} numbers as classes{hint}"] if hint else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,22 +11,28 @@ from typing import Any
 
 from veilrec.datasets.reading.archives import Source, read
 from veilrec.datasets.reading.columns import WORDS, column, guess
-from veilrec.datasets.reading.layout import Layout, is_number, plain, understand
+from veilrec.datasets.reading.layout import FileFormat, Layout, is_number, plain
 from veilrec.datasets.reading.table import sample
-from veilrec.datasets.reading.text import clean
 from veilrec.datasets.reading.unpacking import most, too_large
 from veilrec.errors import BadInput
 
-__all__ = ["PARQUET", "opened"]
+__all__ = ["GUESSED", "PARQUET", "opened"]
 
 PARQUET = b"PAR1"
+GUESSED = FileFormat()
 LOOK = 1_000  # rows looked at to tell a header from a row
 WORD = 8  # bytes of a value, once it is read
 SURE = 4  # numbers in a row that count up: fewer could be values
 
 
 def opened(
-    path: Path, begin: bytes, ids: str | None, told: Sequence[str] = (), *, lists: bool = False
+    path: Path,
+    begin: bytes,
+    ids: str | None,
+    told: Sequence[str] = (),
+    *,
+    lists: bool = False,
+    written: FileFormat = GUESSED,
 ) -> tuple[Source, Layout, str]:
     """A text, its layout, and its column of ids: as told, else the one whose name says so, else the first.
 
@@ -35,13 +42,17 @@ def opened(
         ids: The column of ids, if somebody named it.
         told: Other columns that somebody named, by which a header is known.
         lists: Whether lists of Parquet become columns; if not, they are left out.
+        written: How a text is written, as far as somebody said so.
 
     Raises:
         BadInput: Where it cannot be cut into columns, or has no such column.
     """
     if begin.startswith(PARQUET):
+        if written.told:
+            fix = "leave --sep, --header and --encoding out"
+            raise BadInput(path, "is Parquet, which says itself how it is written", fix)
         return _from_parquet(path, ids, lists)
-    source, layout = _understood(clean(read(path)), [*told, *([ids] if ids else [])])
+    source, layout = _understood(read(path), [*told, *([ids] if ids else [])], written)
     return source, layout, _id_column(source.where, layout, ids)
 
 
@@ -52,13 +63,13 @@ def _id_column(where: str, layout: Layout, told: str | None) -> str:
     return named or layout.names[0]
 
 
-def _understood(source: Source, told: Sequence[str]) -> tuple[Source, Layout]:
+def _understood(source: Source, told: Sequence[str], written: FileFormat) -> tuple[Source, Layout]:
     """A text with its layout; a header is also a first line that counts columns, or has words no row has."""
     if source.data[:64].lstrip().startswith((b"{", b"[")):
         raise BadInput(source.where, "looks like JSON", "write it as CSV, one user a row", line=1)
     words = WORDS | {"id"} | {plain(name) for name in told if not name.isdecimal()}
-    cut, layout = understand(source, words=words)
-    if layout.header:
+    cut, layout = written.understand(source, words)
+    if layout.header or written.header is False:
         return cut, layout
     first, *later = ([field.strip() for field in row] for row in sample(cut, layout, LOOK))
     if _counts_columns(first):
@@ -67,7 +78,7 @@ def _understood(source: Source, told: Sequence[str]) -> tuple[Source, Layout]:
         field in {row[place] for row in later if place < len(row)} for place, field in enumerate(first)
     )
     if later and not again and not any(is_number(field) for field in first):
-        return understand(source, header=True)
+        return replace(written, header=True).understand(source)
     return cut, layout
 
 
@@ -83,7 +94,7 @@ def _from_parquet(path: Path, ids: str | None, lists: bool) -> tuple[Source, Lay
     """A Parquet file as text without a header, so that errors name its rows."""
     try:
         import pyarrow
-        from pyarrow import csv, parquet, types
+        from pyarrow import csv, parquet
     except ImportError as error:
         fix = "pip install 'veilrec[parquet]', or save the file as CSV"
         raise BadInput(path, "Parquet is read by pyarrow, which is not installed", fix) from error
@@ -91,12 +102,11 @@ def _from_parquet(path: Path, ids: str | None, lists: bool) -> tuple[Source, Lay
     try:
         with parquet.ParquetFile(path) as file:
             _check_size(path, file.metadata)
-            table = file.read()
+            table = _index_first(file.read())
         layout = Layout(",", ",", tuple(table.column_names), False, True)
         _check(path, layout, table.num_rows)
         name = _id_column(str(path), layout, ids)
-        kind = table.schema.field(name).type
-        if types.is_floating(kind) or types.is_decimal(kind) or _is_list(kind):
+        if not _may_be_ids(table.schema.field(name).type):
             what = f'column "{name}" holds numbers with a point or lists, not ids'
             raise BadInput(path, what, "name the column with --id, or write whole numbers")
         flat = _flat(path, table, lists)
@@ -105,6 +115,46 @@ def _from_parquet(path: Path, ids: str | None, lists: bool) -> tuple[Source, Lay
         what = f"cannot be read as Parquet: {str(error).partition(chr(10))[0][:120] or 'damaged'}"
         raise BadInput(path, what, "write it again") from error
     return Source(str(path), text.getvalue()), replace(layout, names=tuple(flat.column_names)), name
+
+
+def _index_first(table: Any) -> Any:
+    """A table whose first column is the index of the pandas frame that it was written from.
+
+    pandas puts the index behind all other columns, where nobody looks for ids. One without a name is most
+    often what numbers of rows a filter left: it goes, unless it is text, or nothing else can be an id.
+    """
+    index = [name for name in _index_of(table) if name in table.column_names]
+    others = [name for name in table.column_names if name not in index]
+    able = any(_may_be_ids(table.schema.field(name).type) for name in others)
+    keep = [name for name in index if not (able and _only_counts(table.schema.field(name)))]
+    told = ["index" if _is_nameless(name) and "index" not in table.column_names else name for name in keep]
+    return table.select([*keep, *others]).rename_columns([*told, *others]) if index else table
+
+
+def _is_nameless(name: str) -> bool:
+    return name.startswith("__index_level_")
+
+
+def _only_counts(field: Any) -> bool:
+    from pyarrow import types
+
+    return _is_nameless(field.name) and bool(types.is_integer(field.type))
+
+
+def _may_be_ids(kind: Any) -> bool:
+    from pyarrow import types
+
+    return not (types.is_floating(kind) or types.is_decimal(kind) or _is_list(kind))
+
+
+def _index_of(table: Any) -> list[str]:
+    """The columns that pandas says were the index."""
+    told = (table.schema.metadata or {}).get(b"pandas", b"{}")
+    try:
+        found = json.loads(told).get("index_columns", [])
+    except (ValueError, AttributeError, RecursionError):  # whatever it is, pandas has not written it
+        return []
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def _check_size(path: Path, told: Any) -> None:

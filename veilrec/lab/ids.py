@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilrec.datasets.reading.archives import kind_of, read
+from veilrec.datasets.reading.archives import Archive, kind_of, read
 from veilrec.datasets.reading.assemble import sound_ids
 from veilrec.datasets.reading.table import TextTable
 from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
 
-__all__ = ["NPY", "begin_of", "open_array", "read_ids", "unique_ids"]
+__all__ = ["NPY", "begin_of", "open_array", "open_member", "read_ids", "unique_ids"]
 
 NPY = b"\x93NUMPY"
 DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
@@ -53,26 +55,46 @@ def unique_ids(table: TextTable, name: str) -> list[str]:
     return [names[code] for code in codes.tolist()]
 
 
-def begin_of(path: Path) -> bytes:
-    """The first bytes of a plain file; what cannot be opened or is never opened is refused."""
+def begin_of(path: Path, *, archives: bool = False) -> bytes:
+    """The first bytes of a plain file; what cannot be opened or is never opened is refused.
+
+    A zip is refused as well, unless `archives` says that there is somebody who reads one.
+    """
     if not path.is_file():
         return read(path).data[:8]  # says what it is instead, or reads a member of a zip
     with path.open("rb") as file:
         data = file.read(8)
     if data.startswith(b"\x80") and path.suffix != ".safetensors":
-        raise BadInput(
-            path, "a pickle, which is never opened: it can run code", "save the array with np.save"
-        )
+        raise _never_opened(path)
     if kind_of(data) == "zip":
-        fix = "save the one array with np.save, or as safetensors"
-        raise BadInput(path, "a zip of several arrays (npz, pt)", fix)
+        names = Archive(path).names
+        if any(name.endswith(".pkl") for name in names):
+            raise _never_opened(path)
+        if not archives:
+            raise BadInput(path, "a zip (npz) where one table is expected", "give the table alone")
     return data
+
+
+def _never_opened(path: Path) -> BadInput:
+    """A pickle, as torch.save, joblib and most libraries' own `save` write."""
+    fix = "save the array of users alone, with np.save or as safetensors"
+    return BadInput(path, "a pickle, which is never opened: it can run code", fix)
 
 
 def open_array(path: Path) -> NDArray[np.generic]:
     """An npy file, mapped; arrays of Python objects are never opened."""
+    return _loaded(path, lambda: np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def open_member(path: Path, name: str) -> NDArray[np.generic]:
+    """One array of an npz file."""
+    data = Archive(path).read(f"{name}.npy").data
+    return _loaded(f"{path}/{name}", lambda: np.load(io.BytesIO(data), allow_pickle=False))
+
+
+def _loaded(where: str | Path, load: Callable[[], Any]) -> NDArray[np.generic]:
     try:
-        found: NDArray[np.generic] = np.load(path, mmap_mode="r", allow_pickle=False)
+        found: NDArray[np.generic] = load()
     except Exception as error:  # a damaged header fails in as many ways as Python has
         pickled = "pickle" in str(error) or "Python objects" in str(error)
         what = (
@@ -80,7 +102,7 @@ def open_array(path: Path) -> NDArray[np.generic]:
             if pickled
             else f"cannot be read: {str(error)[:100]}"
         )
-        raise BadInput(path, what, "save it as numbers with np.save") from error
+        raise BadInput(where, what, "save it as numbers with np.save") from error
     return found
 
 

@@ -1,7 +1,8 @@
-"""Anyone's user vectors: npy, CSV and its kin, Parquet or safetensors, with the ids that came with them."""
+"""Anyone's user vectors: npy, npz, CSV and its kin, Parquet or safetensors, with the ids that came along."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from veilrec.base.tensors import Reader
+from veilrec.datasets.reading.archives import Archive, kind_of
 from veilrec.datasets.reading.table import read_table
 from veilrec.datasets.reading.unpacking import most, too_large
 from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.lab.columns import opened
-from veilrec.lab.ids import NPY, begin_of, open_array, unique_ids
+from veilrec.lab.ids import NPY, begin_of, open_array, open_member, unique_ids
 
 __all__ = ["Vectors", "read_vectors"]
 
@@ -22,6 +24,7 @@ WHOLE = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 LARGEST = 1 << 31  # values of one file: 8 GB as float32
 BLOCK = 1 << 16  # rows looked at together
 EXACT = 1 << 24  # whole numbers beyond this are not told apart in float32
+SHOWN = 8  # names of arrays that a line has room for
 FEW = 20  # rows too few to say what a column is
 
 
@@ -34,12 +37,14 @@ class Vectors:
         values: ``[rows, width]`` float32, all finite.
         ids: ``[rows]`` the users' ids as written there, or None where the file has none.
         columns: ``[width]`` names, where the file has any.
+        tensor: Which one of several arrays it was.
     """
 
     where: str
     values: NDArray[np.float32]
     ids: list[str] | None
     columns: tuple[str, ...] = ()
+    tensor: str = ""
 
 
 def read_vectors(path: Path, *, ids: str | None = None, tensor: str | None = None) -> Vectors:
@@ -48,21 +53,23 @@ def read_vectors(path: Path, *, ids: str | None = None, tensor: str | None = Non
     Args:
         path: The file.
         ids: The column of ids; None for the one whose name says so, else the first.
-        tensor: Which tensor of a safetensors file; None where it holds only one matrix.
+        tensor: Which array of a safetensors or npz file; None where it holds one matrix, or one of users.
 
     Raises:
         BadInput: For a file that is none of these, or a value that is not a finite number.
     """
-    begin = begin_of(path)
-    safe = path.suffix == ".safetensors"
-    if tensor is not None and not safe:
+    begin = begin_of(path, archives=True)
+    safe, zipped = path.suffix == ".safetensors", kind_of(begin) == "zip"
+    if tensor is not None and not (safe or zipped):
         raise BadInput("--tensor", f"{path.name} has no tensors to choose from", "leave it out")
-    if ids is not None and (safe or begin.startswith(NPY)):
+    if ids is not None and (safe or zipped or begin.startswith(NPY)):
         raise BadInput(path, "has no column of ids", "leave the option out; give the ids with --ids FILE")
     if begin.startswith(NPY):
         found = Vectors(str(path), _finite(str(path), open_array(path)), None)
     elif safe:
         found = _from_tensors(path, tensor)
+    elif zipped:
+        found = _from_arrays(path, tensor)
     else:
         found = _from_columns(path, begin, ids)
     _refuse_ids_among(found)
@@ -111,17 +118,33 @@ def _from_tensors(path: Path, told: str | None) -> Vectors:
     try:
         file = Reader(path)
         matrices = [name for name in file.names if len(file.shape(name)) == 2]
-        if told is not None and told not in file.names:
-            raise BadInput("--tensor", f'{path.name} has no tensor "{told}"', nearest(told, file.names))
-        if told is None and len(matrices) != 1:
-            listed = ", ".join(matrices) or "none"
-            raise BadInput(path, f"{len(matrices)} matrices: {listed}", "choose one with --tensor NAME")
-        chosen = file.get(told or matrices[0])
+        name = _chosen(path, file.names, matrices, told)
+        chosen = file.get(name)
     except Corrupted as error:
         raise BadInput(path, "not a safetensors file, or a damaged one", "write it again") from error
     if not (chosen.is_floating_point() or chosen.dtype in WHOLE):
         raise BadInput(path, f"holds {chosen.dtype}, not numbers", "save it as float32")
-    return Vectors(str(path), _finite(str(path), chosen.float().numpy()), None)
+    return Vectors(str(path), _finite(str(path), chosen.float().numpy()), None, tensor=name)
+
+
+def _from_arrays(path: Path, told: str | None) -> Vectors:
+    """An npz, as implicit saves a model: factors of users and items, and numbers that say how it was made."""
+    names = [name.removesuffix(".npy") for name in Archive(path).names if name.endswith(".npy")]
+    name = _chosen(path, names, names, told)
+    where = f"{path}/{name}"
+    return Vectors(where, _finite(where, open_member(path, name)), None, tensor=name)
+
+
+def _chosen(path: Path, names: Sequence[str], matrices: Sequence[str], told: str | None) -> str:
+    """The array that somebody named; else the only one there is, or the only one that is of users by name."""
+    if told is not None and told not in names:
+        raise BadInput("--tensor", f'{path.name} has no tensor "{told}"', nearest(told, names))
+    of_users = [name for name in matrices if "user" in name.casefold()]
+    for found in ([told] if told else [], matrices, of_users):
+        if len(found) == 1:
+            return found[0]
+    listed = ", ".join(matrices[:SHOWN]) + ", …" * (len(matrices) > SHOWN) or "none"
+    raise BadInput(path, f"{len(matrices)} matrices: {listed}", "choose one with --tensor NAME")
 
 
 def _refuse_ids_among(vectors: Vectors) -> None:

@@ -7,9 +7,10 @@ import io
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from veilrec.datasets.reading.archives import Source
+from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
 
 __all__: list[str] = []
@@ -32,6 +33,7 @@ class Layout:
         names: One name per column; ``1``, ``2``, … where there is no header.
         header: Whether the first line gives the names.
         quoted: Whether a field may stand in double quotes.
+        escape: The letter behind which a quote is no quote, if there is one.
     """
 
     separator: str
@@ -39,11 +41,39 @@ class Layout:
     names: tuple[str, ...]
     header: bool
     quoted: bool
+    escape: str | None = None
 
     @property
     def spaced(self) -> bool:
         """Whether blanks after a separator mean nothing."""
         return self.separator in ",;|"
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How a text file is written, as far as somebody said so; None is guessed.
+
+    Attributes:
+        separator: Between fields.
+        header: Whether the first line gives the names.
+        encoding: Of its letters.
+        escape: The letter behind which a quote is no quote: ``\\`` in what MySQL and R write.
+    """
+
+    separator: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+    escape: str | None = None
+
+    @property
+    def told(self) -> bool:
+        """Whether anything was said."""
+        return self != FileFormat()
+
+    def understand(self, source: Source, words: Collection[str] = ()) -> tuple[Source, Layout]:
+        """The layout of a file's bytes, and its clean text (see `understand`)."""
+        text = clean(source, self.encoding)
+        return understand(text, separator=self.separator, header=self.header, words=words, escape=self.escape)
 
 
 def understand(
@@ -53,6 +83,7 @@ def understand(
     header: bool | None = None,
     words: Collection[str] = (),
     quoted: bool | None = None,
+    escape: str | None = None,
 ) -> tuple[Source, Layout]:
     """The layout of a clean text, and the text with single characters between its fields.
 
@@ -62,7 +93,10 @@ def understand(
         header: Whether the first line gives the names; None to guess.
         words: Names of columns (`plain`) by which a header is known.
         quoted: Whether double quotes mean anything; None to guess.
+        escape: The letter behind which a quote is no quote.
     """
+    if escape is not None and (len(escape) != 1 or escape.isalnum() or escape in '"\r\n\0 '):
+        raise BadInput("--escape", f"{escape!r} cannot escape a quote", "give one letter, as in '\\'")
     shown = SPOKEN.get(separator or "", separator) or _guess_separator(source)
     if shown.isalnum() or set(shown) & set('"\r\n\0'):
         raise BadInput("--sep", f"{shown!r} cannot separate fields", "use a comma, a tab or the like")
@@ -75,7 +109,7 @@ def understand(
     single = UNIT if several else shown
     if quoted is None:
         quoted = single in ",;" or source.data.startswith(b'"')
-    layout = Layout(single, shown, (), False, quoted)
+    layout = Layout(single, shown, (), False, quoted, escape)
     first, later = ([fields for _, fields in itertools.islice(rows(source, layout), 2)] + [[], []])[:2]
     if len(first) < 2:
         fix = f'the separator may be "{_guess_separator(source)}"' if separator else "name it with --sep"
@@ -83,7 +117,7 @@ def understand(
     if header is None:
         header = _is_header(first, later, words)
     names = _names(source.where, first) if header else tuple(str(n + 1) for n in range(len(first)))
-    return source, Layout(single, shown, names, header, quoted)
+    return source, replace(layout, names=names, header=header)
 
 
 def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
@@ -98,6 +132,7 @@ def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
         delimiter=layout.separator,
         quoting=csv.QUOTE_MINIMAL if layout.quoted else csv.QUOTE_NONE,
         skipinitialspace=layout.spaced,
+        escapechar=layout.escape,
         strict=True,
     )
     width, skip, line = len(layout.names), layout.header, 1
@@ -112,6 +147,8 @@ def rows(source: Source, layout: Layout) -> Iterator[tuple[int, list[str]]]:
             line, lines.held = reader.line_num + 1, 0
     except csv.Error as error:
         fix = "check its quotes and line ends"
+        if layout.quoted and layout.escape is None and b'\\"' in source.data:
+            fix = "if \\\" in it stands for a quote, pass --escape '\\'"
         raise BadInput(source.where, f"cannot be cut into fields: {error}", fix, line=line) from error
 
 

@@ -1,0 +1,1 @@
+"""Anyone's vectors: files and live arrays, joined with what is known of their users, and attacked."""

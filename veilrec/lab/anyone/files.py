@@ -1,0 +1,72 @@
+"""Files: one of vectors and one about their users, each as somebody said it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from veilrec.datasets.reading.layout import FileFormat
+from veilrec.lab.attributes import Described, read_attributes
+from veilrec.lab.ids import read_ids
+from veilrec.lab.match_ids import Audience, join, with_ids
+from veilrec.lab.vectors import Vectors, read_vectors
+
+__all__ = ["VectorFiles"]
+
+BARE = (".npy", ".npz", ".safetensors")  # files without named columns
+
+
+@dataclass(frozen=True)
+class VectorFiles:
+    """What somebody said about two files; what is None or empty is guessed.
+
+    Attributes:
+        attributes: The columns to take; by default every one that could be an attribute.
+        continuous: Columns whose numbers are amounts.
+        borders: Where to cut numbers into groups, by column.
+        id: The column of ids, in both files.
+        vectors_id: The same of the vectors, where theirs is another.
+        ids: A file with the ids of the vectors.
+        by_position: Whether row n is the same user in both files.
+        tensor: Which array of a file with several.
+        written: How the file about the users is written.
+        most: Users at most; 0 for all.
+    """
+
+    attributes: Sequence[str] = ()
+    continuous: Sequence[str] = ()
+    borders: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    id: str | None = None
+    vectors_id: str | None = None
+    ids: Path | None = None
+    by_position: bool = False
+    tensor: str | None = None
+    written: FileFormat = field(default_factory=FileFormat)
+    most: int = 0
+
+    def described(self, path: Path) -> Described:
+        """The file about the users."""
+        return read_attributes(
+            path,
+            ids=self.id,
+            attributes=self.attributes,
+            continuous=self.continuous,
+            borders=self.borders,
+            written=self.written,
+        )
+
+    def vectors(self, path: Path) -> Vectors:
+        """The file of vectors, with ids where it or a file of its own has any."""
+        column = self.vectors_id or (None if path.suffix in BARE else self.id)
+        bare = read_vectors(path, ids=column, tensor=self.tensor)
+        return bare if self.ids is None else with_ids(bare, read_ids(self.ids), self.ids)
+
+    def read(self, vectors: Path, attributes: Path) -> Audience:
+        """Both files, joined.
+
+        Raises:
+            BadInput: With the file and the line, where something is wrong.
+        """
+        described = self.described(attributes)
+        return join(self.vectors(vectors), described, by_position=self.by_position, most=self.most)
