@@ -42,6 +42,7 @@ from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.needs.estimate import Estimate
 from veilrec.runs.needs.phases import Needs
 from veilrec.runs.session import Session
+from veilrec.runs.taken import trained_in
 from veilrec.runs.training import Progress
 from veilrec.wire.transcript import Record
 
@@ -222,6 +223,7 @@ class Experiment:
         world: bool = True,
         checkpoint_seconds: float = SECONDS,
         link: Link | None = None,
+        trained: Path | None = None,
     ) -> Result:
         """Train, select on validation, test once.
 
@@ -233,6 +235,7 @@ class Experiment:
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
             link: The other processes that share the run, where it has several; each of them has the result.
+            trained: A finished run whose training is that of this one, which begins where that one ended.
 
         Raises:
             BadInput: Before anything is written, where something cannot be right.
@@ -250,15 +253,19 @@ class Experiment:
                     link.begin()
                 if is_finished(place):
                     return _finished(place, mark, settings)
+                own = (self.data, settings, federation, self._record)
+                source = None if trained is None else trained_in(trained, *own)
                 began: Mapping[str, Digest] = {}
                 if out is not None:
                     text = toml.write(settings) if recipe is None else recipe.toml()
                     began = folder.lay_out(place, text, self.data if world else None)
-                session = self._session(federation, place, progress, examiner, began)
+                session = replace(self._session(federation, place, progress, examiner, began), source=source)
                 return session.run(stop, checkpoint_seconds, mark, settings)
 
         if link is None:
             return alone(self.checked())
+        if trained is not None:
+            raise BadInput("--trained", "nothing is left to share among processes", "start one")
         from veilrec.runs.shared import shared  # which brings torch.distributed: a third of a second
 
         return shared(link, self.checked, self.part, alone)

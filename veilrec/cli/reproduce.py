@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,26 +137,46 @@ def _run(
             able.append(cell)
         except BadInput as error:
             failures.append(Failure(cell.name, error.code, str(error)))
-    after = lighten if light else None
+    shared = {cell.source for cell in able}  # what others begin with stays whole until they have ended
+
+    def after(cell: PaperCell) -> None:
+        if light and cell.folder not in shared:
+            lighten(cell)
+
     if jobs > 1:
 
         def command(cell: PaperCell) -> list[str]:
             return _command(cell, job.device, data_dir, plugins)
 
-        return failures + run_apart(able, jobs, command, lambda text: _say(text, job.quiet), after=after)
+        failures += run_apart(able, jobs, command, lambda text: _say(text, job.quiet), after)
+        _lighten_shared(cells, light)
+        return failures
     maker = ExperimentMaker(job.device)  # cells in a row that share their data share the log
     titles = {cell.name: f"{place} of {len(able)}: {cell.name}" for place, cell in enumerate(able, 1)}
 
     def here(cell: PaperCell) -> None:
-        one(cell.recipe(data_dir), cell.folder, job, titles[cell.name], maker)
+        one(cell.recipe(data_dir), cell.folder, replace(job, trained=cell.source), titles[cell.name], maker)
 
-    return failures + run_here(able, here, after)
+    failures += run_here(able, here, after)
+    _lighten_shared(cells, light)
+    return failures
+
+
+def _lighten_shared(cells: Sequence[PaperCell], light: bool) -> None:
+    """Lighten the runs that others have begun with, where all of these have ended."""
+    from veilrec.reproduction.running import lighten
+
+    if light and all(cell.finished for cell in cells):
+        shared = {cell.source for cell in cells}
+        for cell in (cell for cell in cells if cell.folder in shared):
+            lighten(cell)
 
 
 def _command(cell: PaperCell, device: str, data_dir: Path | None, plugins: list[Path]) -> list[str]:
     """``veilrec run`` of a cell, resumed where it was begun."""
     told = ["run", str(cell.file), "--out", str(cell.folder), "--resume", "--device", device, "--json"]
     told += ["--seed", str(cell.seed)]
+    told += ["--trained", str(cell.source)] if cell.source is not None else []
     told += [word for text in cell.sets for word in ("--set", text)]
     told += ["--data-dir", str(data_dir)] if data_dir is not None else []
     return told + [word for path in plugins for word in ("--plugin", str(path))]
@@ -243,16 +264,30 @@ def _show(
 
 def _print_plan(cells: Sequence[PaperCell], as_json: bool) -> None:
     if as_json:
-        print_json([{"run": str(c.folder), "state": c.state, "set": list(c.sets)} for c in cells])
+        told = [
+            {"run": str(c.folder), "state": c.state, "set": list(c.sets), "seconds": c.seconds} for c in cells
+        ]
+        print_json(told)
         return
     from veilrec.cli.show.tables import console, table
 
     shown = table("run", "state", "recipe", "changes")
     for cell in cells:
-        shown.add_row(cell.name, cell.state, cell.file.name, " ".join(cell.sets))
+        begins = [f"takes over {cell.source.parent.name}"] if cell.source is not None else []
+        shown.add_row(cell.name, cell.state, cell.file.name, " ".join([*begins, *cell.sets]))
     out = console()
     out.print(shown)
-    out.print(f"{len(cells)} runs, {sum(cell.finished for cell in cells)} finished.")
+    out.print(f"{len(cells)} runs, {sum(cell.finished for cell in cells)} finished.{_takes(cells)}")
+
+
+def _takes(cells: Sequence[PaperCell]) -> str:
+    """How long the runs that are missing will take one processor, as far as somebody has measured it."""
+    ahead = [cell.seconds for cell in cells if not cell.finished]
+    known = [seconds for seconds in ahead if seconds is not None]
+    if not known:
+        return ""
+    unknown = f", and {len(ahead) - len(known)} that nobody has timed" if len(known) < len(ahead) else ""
+    return f" To run: {sum(known) / 3600:.1f} CPU hours{unknown}."
 
 
 def _complain(failures: list[Failure]) -> None:

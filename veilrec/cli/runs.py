@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "recommend", "run"]
 
+TAKES = "Take over this run's training: only erasers and attacks differ."
+Trained = Annotated[Path | None, typer.Option("--trained", metavar="RUN", help=TAKES)]
+
 
 def run(
     recipe: RecipePath,
@@ -53,6 +56,7 @@ def run(
     no_world: Annotated[
         bool, typer.Option("--no-world", help="Leave the data out of the run directory.")
     ] = False,
+    trained: Trained = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -62,11 +66,13 @@ def run(
 
     changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
     loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir, has_data=not follows())
-    job = work.RunOptions(device=device, resume=resume, world=not no_world, quiet=quiet)
+    job = work.RunOptions(device=device, resume=resume, world=not no_world, quiet=quiet, trained=trained)
     if plan:
         _tell_needs(recipe.name, work.needs(loaded, job), as_json)
         return
     if "seeds" in loaded.values or "sweep" in loaded.values:
+        if trained is not None:
+            raise BadInput("--trained", "the recipe makes several runs", "take one of its seeds and cells")
         place = out or Path("runs") / recipe.stem
         with work.sharing(job) as job:
             results = work.many(loaded, place, job)

@@ -38,6 +38,7 @@ class RunOptions:
     Attributes:
         device, resume, world, quiet: The options of the command.
         link: The other processes that share the work, where ``torchrun`` started several.
+        trained: A finished run whose training is taken over.
     """
 
     device: str = "cpu"
@@ -45,6 +46,7 @@ class RunOptions:
     world: bool = True
     quiet: bool = False
     link: Link | None = None
+    trained: Path | None = None
 
     @property
     def tells(self) -> bool:
@@ -80,7 +82,13 @@ def one(
         progress.phase(f"loading {recipe.values['data']['name']}")
         experiment = (maker or ExperimentMaker(job.device, reads=job.tells)).experiment(recipe)
         return experiment.run(
-            out, resume=job.resume, recipe=recipe, progress=progress, world=job.world, link=job.link
+            out,
+            resume=job.resume,
+            recipe=recipe,
+            progress=progress,
+            world=job.world,
+            link=job.link,
+            trained=job.trained,
         )
 
 

@@ -33,6 +33,8 @@ class PaperCell:
         data: What veilrec calls the dataset.
         file, sets: Its recipe, and what is changed in it.
         folder: Where it lies, finished or not.
+        source: Where the run lies whose training it takes over; None where it trains by itself.
+        seconds: Of the processor that it takes, where somebody has measured it.
     """
 
     dataset: str
@@ -42,6 +44,8 @@ class PaperCell:
     file: Path
     sets: tuple[str, ...]
     folder: Path
+    source: Path | None = None
+    seconds: float | None = None
 
     @property
     def name(self) -> str:
@@ -92,25 +96,35 @@ def cells_of(
             what = f"{name} is not on {' or '.join(datasets)}"
             raise BadInput("--dataset", what, f"choose of: {', '.join(tables[name].datasets)}")
     wanted: dict[tuple[int, str, str], None] = {}
+    kept = {*only, *(paper.methods[name].trained for name in only)}
     for seed in range(seeds):
         for dataset in datasets:
             for table in tables.values():
                 rows = (table.rows if extra else table.methods) if table.on(dataset) else ()
-                wanted |= dict.fromkeys((seed, dataset, row) for row in rows)
+                wanted |= dict.fromkeys((seed, dataset, name) for row in rows for name in _chain(paper, row))
     _refuse_absent(only, {row for _, _, row in wanted}, tables)
-    return [
-        PaperCell(
-            dataset,
-            paper.datasets[dataset].name or dataset,
-            method,
-            seed,
-            paper.recipe(method),
-            tuple(paper.changes(method, dataset)),
-            out / dataset / method / f"seed={seed}",
-        )
-        for seed, dataset, method in wanted
-        if not only or method in only
-    ]
+    chosen = [one for one in wanted if not only or one[2] in kept]
+    return [_cell(paper, out, dataset, method, seed) for seed, dataset, method in chosen]
+
+
+def _chain(paper: Paper, method: str) -> list[str]:
+    """A method behind the one that it begins with, if any."""
+    return [*filter(None, [paper.methods[method].trained]), method]
+
+
+def _cell(paper: Paper, out: Path, dataset: str, method: str, seed: int) -> PaperCell:
+    before, place = paper.methods[method].trained, out / dataset
+    return PaperCell(
+        dataset,
+        paper.datasets[dataset].name or dataset,
+        method,
+        seed,
+        paper.recipe(method),
+        tuple(paper.changes(method, dataset)),
+        place / method / f"seed={seed}",
+        place / before / f"seed={seed}" if before else None,
+        paper.seconds(method, dataset),
+    )
 
 
 def _refuse_unknown(paper: Paper, datasets: Sequence[str], only: Sequence[str]) -> None:

@@ -32,12 +32,15 @@ class Dataset:
         name: Its name in veilrec: two keys may be two forms of the same data.
         set: Changes for every method.
         attributes: Those that it has; by default all that tables show.
+        seconds: Of the processor for a run, as somebody has measured it, by method; for all others under
+            ``default``.
     """
 
     label: str
     name: str = ""
     set: Sequence[str] = ()
     attributes: Sequence[str] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def has(self, attribute: str) -> bool:
         """Whether the dataset knows an attribute of its users."""
@@ -55,6 +58,8 @@ class Method:
         on: Further changes by dataset.
         reported: Columns of ``reported.csv`` by which it is found there; by default ``method = label``.
         against: Another method, whose cost is 1 where costs are shown.
+        trained: Another method whose trained model it begins with: but for erasers and attacks the two are
+            the same, so that nothing is trained again.
         note: What a reader must know about it.
     """
 
@@ -64,6 +69,7 @@ class Method:
     on: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
     against: str = ""
+    trained: str = ""
     note: str = ""
 
 

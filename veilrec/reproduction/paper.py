@@ -17,7 +17,7 @@ __all__ = ["FLOOR", "POPULARITY", "Paper", "papers"]
 
 PAPER, REPORTED = "paper.toml", "reported.csv"
 FLOOR, POPULARITY = "floor", "popularity"  # what a claim may name instead of a method
-ALL = "all"
+ALL, DEFAULT = "all", "default"
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,11 @@ class Paper(Contents):
         mine += [one.set, one.on.get(dataset, ())]
         name = self.datasets[dataset].name or dataset
         return [f"data.name={name}", *(text for some in mine for text in some)]
+
+    def seconds(self, method: str, dataset: str) -> float | None:
+        """Seconds of the processor that a run takes, where somebody has measured it."""
+        told = self.datasets[dataset].seconds
+        return told.get(method, told.get(DEFAULT))
 
     def recipe(self, method: str) -> Path:
         """The file that a method is run from."""
@@ -152,10 +157,13 @@ def _named(paper: Paper) -> Iterator[tuple[str, Iterable[str], Collection[str]]]
         yield f"methods.{key}.recipe", [method.recipe], paper.recipes
         yield f"methods.{key}.on", method.on, paper.datasets
         yield f"methods.{key}.against", filter(None, [method.against]), paper.methods
+        whole = [name for name, other in paper.methods.items() if not other.trained]
+        yield f"methods.{key}.trained", filter(None, [method.trained]), whole
     for key, recipe in paper.recipes.items():
         yield f"recipes.{key}.on", recipe.on, paper.datasets
     for key, dataset in paper.datasets.items():
         yield f"datasets.{key}.attributes", dataset.attributes, paper.attributes
+        yield f"datasets.{key}.seconds", dataset.seconds, [*paper.methods, DEFAULT]
     for key, table in paper.tables.items():
         yield f"tables.{key}.methods", table.rows, paper.methods
         yield f"tables.{key}.scores", table.scores, [*SCORES, *COMPONENTS]

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from veilrec.errors import BadInput, Interrupted, VeilrecError
 from veilrec.reproduction.cells import PaperCell
 from veilrec.runs.integrity.changes import change
 from veilrec.runs.integrity.checked import CHECKED
-from veilrec.runs.integrity.manifest import MANIFEST, RESULT
+from veilrec.runs.integrity.manifest import MANIFEST, RESULT, is_finished
 from veilrec.runs.interrupt import Stop, stoppable
 
 __all__ = ["Failure", "lighten", "run_apart", "run_here"]
@@ -71,6 +71,9 @@ def run_here(
     failures = []
     for cell in cells:
         try:
+            if lacking := _lacking(cell):
+                failures.append(lacking)
+                continue
             run(cell)
             if after is not None:
                 after(cell)
@@ -92,32 +95,46 @@ def run_apart(
 ) -> list[Failure]:
     """Run cells in processes, at most `jobs` at once; stopped, all get time for a last checkpoint.
 
-    `after` is called with each cell that has ended.
+    A cell that takes over another's training begins when that one has ended. `after` is called with each
+    cell that has ended.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM.
     """
     failures: list[Failure] = []
-    left = len(cells)
+    ahead, work = list(cells), dict[Future[list[Failure]], PaperCell]()
     with stoppable(2 * GRACE) as stop, ThreadPoolExecutor(jobs) as pool:
-        work = {pool.submit(_run, cell, command(cell), jobs, tell, stop): cell for cell in cells}
-        for ended in as_completed(work):
-            failures += ended.result()
-            left -= 1
-            if not stop.asked:
-                how = "finished" if work[ended].finished else "failed"
-                tell(f"{work[ended].name}: {how}; {left} to go")
-                if after is not None:
-                    after(work[ended])
+        while ahead or work:
+            open_ = {cell.folder for cell in (*ahead, *work.values())}
+            for cell in [one for one in ahead if one.source not in open_]:
+                ahead.remove(cell)
+                work[pool.submit(_run, cell, command(cell), jobs, tell, stop)] = cell
+            for ended in wait(work, return_when=FIRST_COMPLETED).done:
+                cell = work.pop(ended)
+                failures += ended.result()
+                if not stop.asked:
+                    how = "finished" if cell.finished else "failed"
+                    tell(f"{cell.name}: {how}; {len(ahead) + len(work)} to go")
+                    if after is not None:
+                        after(cell)
         if stop.asked:
             raise Interrupted("interrupted; the same command goes on where it was")
     return failures
+
+
+def _lacking(cell: PaperCell) -> Failure | None:
+    """What a cell has to say whose training is another's that did not finish."""
+    if cell.source is None or is_finished(cell.source):
+        return None
+    return Failure(cell.name, BadInput.code, f"{cell.source} is to train its model, and did not finish")
 
 
 def _run(cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop) -> list[Failure]:
     """One cell in a process of its own, whose log stays where it fails: with its code and its last words."""
     if stop.asked:
         return []
+    if lacking := _lacking(cell):
+        return [lacking]
     log = cell.folder.with_name(f"{cell.folder.name}.log")
     with writing(log):
         log.parent.mkdir(parents=True, exist_ok=True)

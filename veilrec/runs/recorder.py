@@ -17,10 +17,10 @@ from veilrec.base.files import Digest, read_json, sync_file, sync_folder, write_
 from veilrec.base.limits.schema import Wrong, anything, listed, one_of, text, whole
 from veilrec.base.params import Rows
 from veilrec.base.plain import check_folder, made, opened
-from veilrec.base.tensors import DTYPES, NAMES, Column, raw, write_columns
+from veilrec.base.tensors import DTYPES, NAMES, Column, Reader, raw, write_columns
 from veilrec.errors import Corrupted
 from veilrec.wire.codec import Schema
-from veilrec.wire.transcript import PROBE, Record, declaration
+from veilrec.wire.transcript import PROBE, Record, declaration, declared
 from veilrec.wire.uploads import Exchange
 
 __all__ = ["Recorder"]
@@ -65,6 +65,22 @@ class Recorder:
             shutil.rmtree(folder)
         self._loose = [folder for folder in self._loose if folder in kept[-self.record.last :]]
         self._spool = None
+
+    def take(self, transcript: Path) -> None:
+        """Take over the rounds of training that another run has kept, all of them."""
+        there = Reader(transcript)
+        self._schema = {**self._schema, **declared(there.notes.get("schema", "{}"))}
+        spools: dict[str, _Spool] = {}
+        for key in there.names:
+            place, name = key.split("/", 1)
+            if place == f"r{PROBE:06}" or not self.record.last:
+                continue
+            if place not in spools:
+                spools[place] = _Spool(self.folder / place)
+            spools[place].append(name, there.get(key), grows=False)
+        for spool in spools.values():
+            spool.close()
+            self._loose.append(spool.folder)
 
     def probe(self, exchanges: Iterable[Exchange]) -> None:
         """Write the probe down beside the rounds that are kept."""

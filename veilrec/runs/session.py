@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,14 +26,18 @@ from veilrec.runs.checkpoint import Checkpoints
 from veilrec.runs.clock import total
 from veilrec.runs.erasing import applied
 from veilrec.runs.fingerprint import data_fingerprint
+from veilrec.runs.folder import Run
 from veilrec.runs.interrupt import Stop
 from veilrec.runs.journal import Journal
 from veilrec.runs.recorder import Recorder
 from veilrec.runs.summary import curves, environment, replicates, summary
+from veilrec.runs.taken import TakenOver
 from veilrec.runs.training import Progress, Training
 from veilrec.wire.transcript import Record
 
-__all__ = ["Session", "beside_popularity"]
+__all__ = ["ERASING", "Session", "beside_popularity"]
+
+ERASING = "erase_cpu"  # beside the seconds by phase: those of the processor, which erasers took
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Session:
         examiner: Attacks what the server sees of the selected state.
         erasers: What is applied to the selected state, in order.
         began: The checksums of what the run began with.
+        source: A run whose training is taken over; None where this one trains.
     """
 
     federation: Federation
@@ -58,6 +64,7 @@ class Session:
     examiner: Examiner
     erasers: Sequence[Eraser] = ()
     began: Mapping[str, Digest] = field(default_factory=dict)
+    source: Run | None = None
 
     def run(self, stop: Stop, seconds: float, mark: str, settings: Mapping[str, Any]) -> Result:
         """Train to the end, then judge and write."""
@@ -67,8 +74,10 @@ class Session:
         self.progress("test", 0, 1, None)
         state = training.selected(last)
         selected, row = state.round, training.rows[state.round - 1]
+        used = time.process_time()
         if self.erasers:
             state, row = self._erased(state), {}  # what validation said before no longer holds
+        used, erased = time.process_time() - used, time.perf_counter()
         scored = self._look(state, "test", training.ledger)
         utility = self._utility(state, scored, row, training.ledger)
         tested = time.perf_counter()
@@ -79,7 +88,8 @@ class Session:
         privacy = self.examiner.examine(self.federation, state, selected, kept, self.progress)
         more = {
             "checkpoint": training.clock.owed,
-            "test": tested - trained,
+            "erase": erased - trained,
+            "test": tested - erased,
             "write": written - tested,
             "attack": time.perf_counter() - written,
         }
@@ -88,15 +98,15 @@ class Session:
             selected=selected,
             rounds=rounds,
             stopped=training.reason,
-            traffic=training.traffic.summary(),
-            timing=total(training.timing.rows(), **more),
+            traffic=training.sent,
+            timing={**total(training.timing.rows(), **more), ERASING: round(used, 3)},
             environment=environment(self.federation.keys.value.device),
             data=summary(self.data, self.federation.clients, settings),
             settings=settings,
             fingerprint=mark,
             data_fingerprint=data_fingerprint(self.data),
             privacy=privacy,
-            ledger=training.ledger.summary(),
+            ledger=training.spent,
             discloses=self._discloses(),
             curves=curves(training.rows),
             utility_replicates=replicates(scored, self.data, self.federation.evaluation.select),
@@ -111,7 +121,8 @@ class Session:
         fed, place = self.federation, self.place
         schema, unit = fed.fleet.schema(), fed.plan.unit(len(fed.able))
         record = replace(self.record, last=self.record.last * unit)
-        return Training(
+        make = Training if self.source is None else partial(TakenOver, source=self.source)
+        return make(
             fed,
             Checkpoints(place / folder.CHECKPOINT, mark),
             Recorder(place / folder.SPOOL, record, schema),

@@ -139,6 +139,16 @@ class Training:
         return self.checkpoints.load(self.selection.round, devices)[0]
 
     @property
+    def sent(self) -> Mapping[str, Any]:
+        """The bytes that went up and down."""
+        return self.traffic.summary()
+
+    @property
+    def spent(self) -> Mapping[str, Any]:
+        """The privacy that was spent, looks at held-out items among it."""
+        return self.ledger.summary()
+
+    @property
     def reason(self) -> str:
         """The reason why training ended."""
         if self.selection.exhausted:
