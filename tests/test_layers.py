@@ -87,7 +87,7 @@ FENCES = {  # where a package may be imported: a module or folder of ours, or on
     "platformdirs": EDGES,
     "plotly": {"report"},
     "pooch": {"datasets"},
-    "pyarrow": {"lab/columns.py"},
+    "pyarrow": {"lab/columns.py", "lab/originals/parquet.py"},
     "rich": {"cli"},
     "safetensors": {"base/tensors", "datasets", "wire", "wire/codec"},
     "scipy": {*EDGES, "metrics/measures.py"},

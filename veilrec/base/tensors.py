@@ -28,6 +28,7 @@ __all__ = [
     "beneath",
     "hashed",
     "header",
+    "put_tensors",
     "raw",
     "read",
     "rows_of",
@@ -71,12 +72,18 @@ class Blocks(NamedTuple):
 def write(path: Path, tensors: Mapping[str, Tensor | Blocks], *, secret: bool = False) -> Digest:
     """A safetensors file; no second copy of the tensors is made on the way."""
     with atomic(path, secret=secret) as sink:
-        order = _head(sink, {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()})
-        for name in order:
-            tensor = tensors[name]
-            for block in tensor.rows() if isinstance(tensor, Blocks) else (tensor,):
-                sink.write(raw(block))
+        put_tensors(sink, tensors)
     return sink.digest()
+
+
+def put_tensors(
+    sink: Sink, tensors: Mapping[str, Tensor | Blocks], notes: Mapping[str, str] | None = None
+) -> None:
+    """Write tensors as the bytes of a safetensors file; `notes` go into its header."""
+    for name in _head(sink, {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, notes):
+        tensor = tensors[name]
+        for block in tensor.rows() if isinstance(tensor, Blocks) else (tensor,):
+            sink.write(raw(block))
 
 
 def write_columns(

@@ -10,7 +10,7 @@ import typer
 
 from veilrec import __version__
 from veilrec.base import process
-from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs, verify
+from veilrec.cli import attack, audit, compare, data, demo, lists, report, reproduce, runs, unlearn, verify
 from veilrec.cli.arguments import launched
 from veilrec.errors import BadInput, Interrupted
 
@@ -31,6 +31,7 @@ app.command("attack")(attack.attack)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(runs.recommend)
 app.command("audit")(audit.audit)
+app.command("unlearn")(unlearn.unlearn)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)

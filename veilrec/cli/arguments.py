@@ -16,6 +16,7 @@ from veilrec.errors import BadInput
 
 __all__ = [
     "Borders",
+    "ByPosition",
     "Controls",
     "Data",
     "DataDir",
@@ -23,6 +24,8 @@ __all__ = [
     "Encoding",
     "Escape",
     "Header",
+    "Id",
+    "Ids",
     "Json",
     "Plugins",
     "Quiet",
@@ -32,6 +35,9 @@ __all__ = [
     "Seed",
     "Separator",
     "Sets",
+    "Tensor",
+    "Users",
+    "VectorsId",
     "borders_of",
     "follows",
     "launched",
@@ -116,6 +122,22 @@ Escape = Annotated[
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, or one of several as in cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Users = Annotated[
+    Path,
+    typer.Option("--attributes", metavar="USERS", help="CSV or Parquet: a row a user.", show_default=False),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="NAME", help="The column of ids; by default its name, or the first."),
+]
+VectorsId = Annotated[str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS.")]
+Ids = Annotated[
+    Path | None, typer.Option("--ids", metavar="FILE", help="The ids of VECTORS, one a line or as npy.")
+]
+ByPosition = Annotated[bool, typer.Option("--by-position", help="Row n is the same user in both files.")]
+Tensor = Annotated[
+    str | None, typer.Option("--tensor", metavar="NAME", help="Which array of a safetensors or npz file.")
+]
 
 
 def borders_of(given: Sequence[str] | None) -> dict[str, tuple[float, ...]]:

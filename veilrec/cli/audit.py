@@ -10,13 +10,19 @@ import typer
 
 from veilrec.cli.arguments import (
     Borders,
+    ByPosition,
     Controls,
     Encoding,
     Escape,
     Header,
+    Id,
+    Ids,
     Json,
     Quiet,
     Separator,
+    Tensor,
+    Users,
+    VectorsId,
     borders_of,
     print_json,
 )
@@ -36,27 +42,11 @@ Vectors = Annotated[
         metavar="VECTORS", help="npy, npz, CSV, Parquet or safetensors: a row a user.", show_default=False
     ),
 ]
-Users = Annotated[
-    Path,
-    typer.Option("--attributes", metavar="USERS", help="CSV or Parquet: a row a user.", show_default=False),
-]
 Attributes = Annotated[
     Names, typer.Option("--attribute", metavar="NAME", help="A column to attack; by default all; repeatable.")
 ]
 Continuous = Annotated[
     Names, typer.Option("--continuous", metavar="NAME", help="A column of amounts, as age; repeatable.")
-]
-Id = Annotated[
-    str | None,
-    typer.Option("--id", metavar="NAME", help="The column of ids; by default its name, or the first."),
-]
-VectorsId = Annotated[str | None, typer.Option("--vectors-id", metavar="NAME", help="The same in VECTORS.")]
-Ids = Annotated[
-    Path | None, typer.Option("--ids", metavar="FILE", help="The ids of VECTORS, one a line or as npy.")
-]
-ByPosition = Annotated[bool, typer.Option("--by-position", help="Row n is the same user in both files.")]
-Tensor = Annotated[
-    str | None, typer.Option("--tensor", metavar="NAME", help="Which array of a safetensors or npz file.")
 ]
 Classifiers = Annotated[
     Names, typer.Option("--classifier", metavar="NAME", help="Who learns, as in mlp; repeatable.")

@@ -17,7 +17,7 @@ from veilrec.interactions import id_hashes
 from veilrec.lab.attributes import Described
 from veilrec.lab.vectors import Vectors
 
-__all__ = ["FEWEST", "Audience", "join", "with_ids"]
+__all__ = ["FEWEST", "Audience", "join", "matched", "with_ids"]
 
 FEWEST = 20  # users, below which nothing is attacked
 RARE = 5  # users of one class, below which it is left out
@@ -67,17 +67,8 @@ def join(vectors: Vectors, described: Described, *, by_position: bool = False, m
     Raises:
         BadInput: Where ids are missing or do not fit, or too few users are left.
     """
-    _refuse_answers(vectors, described)
-    ids = _positions(vectors, described) if by_position else vectors.ids
-    if ids is None:
-        fix = "give --ids FILE with one id a line, or --by-position if row n is the same user in both files"
-        raise BadInput(vectors.where, "has no ids, so nothing says whose vector is whose", fix)
-    _refuse_shifted(vectors.where, ids, described)
-    here = {name: row for row, name in enumerate(ids)}
-    there = {name: row for row, name in enumerate(described.ids)}
+    ids, here, there = matched(vectors, described, by_position=by_position)
     both = sorted(here.keys() & there.keys())
-    if len(both) < FEWEST:
-        raise _strangers(vectors.where, ids, described, len(both))
     notes = [*_losses(vectors.where, len(ids), described, len(both)), *described.notes]
     if most and len(both) > most:
         notes.append(f"{most:,} of {len(both):,} users were drawn by their ids: --users 0 takes all")
@@ -86,6 +77,27 @@ def join(vectors: Vectors, described: Described, *, by_position: bool = False, m
     known = np.array([there[name] for name in both])
     found = _tidied(vectors.values[rows], both, described, known, notes)
     return replace(found, columns=vectors.columns)
+
+
+def matched(
+    vectors: Vectors, described: Described, *, by_position: bool = False
+) -> tuple[list[str], dict[str, int], dict[str, int]]:
+    """Whose vectors they are, and the row of each user in either file.
+
+    Raises:
+        BadInput: Where ids are missing or do not fit, or too few users are in both.
+    """
+    _refuse_answers(vectors, described)
+    ids = _positions(vectors, described) if by_position else vectors.ids
+    if ids is None:
+        fix = "give --ids FILE with one id a line, or --by-position if row n is the same user in both files"
+        raise BadInput(vectors.where, "has no ids, so nothing says whose vector is whose", fix)
+    _refuse_shifted(vectors.where, ids, described)
+    here = {name: row for row, name in enumerate(ids)}
+    there = {name: row for row, name in enumerate(described.ids)}
+    if (both := len(here.keys() & there.keys())) < FEWEST:
+        raise _strangers(vectors.where, ids, described, both)
+    return list(ids), here, there
 
 
 def _positions(vectors: Vectors, described: Described) -> list[str]:

@@ -58,9 +58,12 @@ class VectorFiles:
 
     def vectors(self, path: Path) -> Vectors:
         """The file of vectors, with ids where it or a file of its own has any."""
-        column = self.vectors_id or (None if path.suffix in BARE else self.id)
-        bare = read_vectors(path, ids=column, tensor=self.tensor)
+        bare = read_vectors(path, ids=self.column(path), tensor=self.tensor)
         return bare if self.ids is None else with_ids(bare, read_ids(self.ids), self.ids)
+
+    def column(self, vectors: Path) -> str | None:
+        """The column of ids in the file of vectors, as far as somebody named it."""
+        return self.vectors_id or (None if vectors.suffix in BARE else self.id)
 
     def read(self, vectors: Path, attributes: Path) -> Audience:
         """Both files, joined.
