@@ -61,6 +61,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"trigger": "global", "weight": 0.5, "variance": 0.5},
         {"label_epsilon": 0.7, "hidden": 5},
     ],
+    "AegisCS": [{"drift": "sum", "diagonal": True}],
     "GaussianPosthoc": [{"parts": {"user": 0.5, "item": 0.1}}],
     "UCFedRec": [{"strength": 0.5, "hidden": (5,), "attributes": ("gender",)}],
     "FedNews": [{"rows": "touched", "scale": 0.033}],
