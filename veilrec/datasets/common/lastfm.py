@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from veilrec.datasets.reading.assemble import Log, Titles, assemble
-from veilrec.datasets.reading.cores import among, cut, enough, left_out
+from veilrec.datasets.common.given_order import in_given_order
+from veilrec.datasets.reading.assemble import Log, Titles
+from veilrec.datasets.reading.cores import enough, left_out
 from veilrec.datasets.reading.people import DescribedUsers
 from veilrec.interactions import Interactions
 
@@ -29,9 +28,7 @@ def listened(
 
     `least` has the fewest artists of a user and the fewest users of an artist.
     """
-    stay = enough(replace(log, time=None), *least, "played")
-    rows = np.arange(log.table.length, dtype=np.int64)
-    left = cut(replace(log, time=rows), stay)
+    log = replace(log, time=None)
+    stay = enough(log, *least, "played")
     gone = left_out("row", {"of users or items with too few others": int((~stay).sum())})
-    built = assemble(name, left, among(people, left), titles, absent=[*notes, *gone, ORDER])
-    return replace(built, time=None)  # places in a file are no times: they have done their work
+    return in_given_order(name, log, stay, people=people, titles=titles, notes=[*notes, *gone, ORDER])

@@ -38,6 +38,11 @@ class Published:
 
 GROUPLENS = "GroupLens: research only; no commercial use, no redistribution"
 PUBLISHED = {
+    "amazon": Published(
+        "https://jmcauley.ucsd.edu/data/amazon, the 5-core of one category",
+        "McAuley lab: research, with citation",
+    ),
+    "mind": Published("https://msnews.github.io", "Microsoft: research only"),
     "ml-100k": Published(
         "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
         GROUPLENS,
