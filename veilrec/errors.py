@@ -14,6 +14,7 @@ __all__ = [
     "Corrupted",
     "Elsewhere",
     "Exhausted",
+    "InUse",
     "Interrupted",
     "Lost",
     "NoMemory",
@@ -51,6 +52,10 @@ class BadInput(VeilrecError):
     def __init__(self, where: str | Path, what: str, fix: str = "", *, line: int | None = None) -> None:
         place = f"{where}:{line}" if line is not None else f"{where}"
         super().__init__(f"{place}: {what}" + (f"; {fix}" if fix else ""))
+
+
+class InUse(BadInput):
+    """A folder or a file that another process writes at the moment."""
 
 
 class Lost(VeilrecError):

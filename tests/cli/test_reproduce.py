@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +18,14 @@ from tests.cli.commands import call, tree
 from tests.reproduction.tiny import PAPER, RECIPE, write
 from tests.results import result
 from tests.together import together
+from veilrec.base.locks import locked
 from veilrec.base.plain import grab
 from veilrec.cli import reproduce
+from veilrec.errors import InUse
 from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import PaperCell, other_settings
 from veilrec.reproduction.popularity import floor_of
-from veilrec.reproduction.running import run_apart
+from veilrec.reproduction.running import run_apart, run_here
 from veilrec.result import Result
 
 
@@ -416,6 +419,40 @@ def test_a_link_is_no_place_for_results_and_that_is_said_first(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_somebody_else_runs_comes_last_and_is_waited_for(tmp_path: Path) -> None:
+    """Two callers of the same cells: each begins with what is free, and no cell is lost to either."""
+    cells = [PaperCell("d", "d", "m", seed, tmp_path / "x.toml", (), tmp_path / f"{seed}") for seed in (0, 1)]
+    cells[0].folder.mkdir()
+    ran: list[int] = []
+    with ExitStack() as held:
+        held.enter_context(locked(cells[0].folder))
+
+        def free(text: str) -> None:
+            assert f"d/m/seed=0: pid {os.getpid()} runs it" in text
+            held.close()
+
+        def run(cell: PaperCell) -> None:
+            ran.append(cell.seed)
+            if ran == [1]:  # somebody was faster
+                raise InUse(cell.folder, "locked by pid 1")
+
+        assert run_here(cells, run, free) == []
+    assert ran == [1, 1, 0]
+
+
+def test_who_waits_does_not_do_so_for_ever(tmp_path: Path) -> None:
+    cell = PaperCell("d", "d", "m", 0, tmp_path / "x.toml", (), tmp_path)
+
+    def run(cell: PaperCell) -> None:
+        with locked(cell.folder):
+            raise AssertionError("it was held")
+
+    with locked(tmp_path):
+        (failure,) = run_here([cell], run, print, patience=0.0)
+    assert failure.code == 2
+    assert f"locked by pid {os.getpid()}" in failure.said
+
+
 def test_two_processes_do_not_run_one_cell(tmp_path: Path) -> None:
     """The log of a cell is held by whoever runs it."""
     cell = PaperCell("d", "d", "m", 0, tmp_path / "x.toml", (), tmp_path / "out" / "seed=0")
@@ -424,6 +461,6 @@ def test_two_processes_do_not_run_one_cell(tmp_path: Path) -> None:
     log.write_text("at work", encoding="utf-8")
     with log.open("rb") as held:
         assert grab(held.fileno())
-        failures = run_apart([cell], 1, lambda cell: ["list"], lambda text: None)
+        failures = run_apart([cell], 1, lambda cell: ["list"], lambda text: None, patience=0.0)
     assert [(one.code, one.said) for one in failures] == [(2, "another process runs it")]
     assert log.read_text(encoding="utf-8") == "at work"

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-import pytest
+from unittest import SkipTest
 
 from tests.corpus import NODE, VEILREC, Case, Command, Program
 from tests.corpus.machine import need_mounts, read_only, small_disk
@@ -112,7 +111,7 @@ def when(
 
     def make(folder: Path, stock: Stock) -> Command:
         if needs is not None and not needs.exists():
-            pytest.skip(f"needs {needs}")
+            raise SkipTest(f"needs {needs}")
         arguments, program, stdin = prepare(folder, stock, command)
         told = {name: value.format(folder=folder) for name, value in variables.items()}
         return Command(*arguments, program=program, stdin=stdin, before=before, environment=told)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import pytest
+from unittest import SkipTest
 
 from tests.corpus import Case, Command
 from tests.corpus.stock import Stock
@@ -101,7 +100,7 @@ def huge(name: str, run: Path, stock: Stock) -> None:
     try:
         os.truncate(run / name, 1 << 40)
     except OSError as cause:
-        pytest.skip(f"no file of a terabyte here: {cause.strerror}")
+        raise SkipTest(f"no file of a terabyte here: {cause.strerror}") from cause
 
 
 def selected(run: Path, stock: Stock) -> None:

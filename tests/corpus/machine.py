@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-
-import pytest
+from unittest import SkipTest
 
 __all__ = ["need_mounts", "private_mounts", "read_only", "small_disk"]
 
@@ -57,7 +56,7 @@ def private_mounts() -> None:
 def need_mounts() -> None:
     """Skip where a process may not mount anything for itself."""
     if not _may_mount():
-        pytest.skip("needs to mount something")
+        raise SkipTest("needs to mount something")
 
 
 @cache

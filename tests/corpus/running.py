@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-
-import pytest
+from unittest import SkipTest
 
 from tests.corpus import Case, Command
 from tests.corpus.stock import Stock
@@ -89,7 +88,7 @@ def tried(case: Case, folder: Path, stock: Stock) -> Verdict:
     scratch.mkdir()
     try:
         command = case.make(place, stock)
-    except pytest.skip.Exception as reason:
+    except SkipTest as reason:
         return Verdict(case.name, skipped=str(reason))
     before = {**tree(place), **tree(scratch, "TMPDIR/")}
     ended, out, err = _run(command, folder, place, scratch)

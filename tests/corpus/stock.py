@@ -144,4 +144,5 @@ class Stock:
 
     def _loaded(self, *sets: str) -> Recipe:
         self.folder.mkdir(parents=True, exist_ok=True)
-        return Recipe.load(self.recipe(self.folder / "recipe.toml"), list(sets))
+        path = self.folder / "recipe.toml"
+        return Recipe.load(path if path.exists() else self.recipe(path), list(sets))

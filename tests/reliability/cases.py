@@ -82,9 +82,7 @@ class Goal:
 
     def measure(self, bench: Bench) -> dict[str, Any]:
         """Try every case that was not tried before; returns the goal's row."""
-        found = {}
-        for name in self.cases(bench) if callable(self.cases) else self.cases:
-            found[name] = self._one(bench, name)
+        found = {name: self._one(bench, name) for name in self._names(bench)}
         tried = {name: one for name, one in found.items() if not one["skipped"]}
         bad = [name for name, one in tried.items() if not one["good"]]
         skipped = {one["fault"] for one in found.values() if one["skipped"]}
@@ -100,6 +98,14 @@ class Goal:
         }
         row |= {"failed": [f"{name}: {tried[name]['fault']}" for name in bad[:NAMED]]} if bad else {}
         return row | ({"skipped": sorted(skipped)} if skipped else {})
+
+    def deal(self, bench: Bench, which: int, of: int) -> None:
+        """Try every so-many-th case; who measures afterwards finds it tried."""
+        for name in self._names(bench)[which % of :: of]:
+            self._one(bench, name)
+
+    def _names(self, bench: Bench) -> Sequence[str]:
+        return self.cases(bench) if callable(self.cases) else self.cases
 
     def _one(self, bench: Bench, name: str) -> dict[str, Any]:
         slug = hashlib.sha256(f"{bench.seed} {name}".encode()).hexdigest()[:16]

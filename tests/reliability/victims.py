@@ -20,7 +20,9 @@ from tests.reliability.plants import plant
 from tests.reproduction import tiny
 from veilrec import cli, node
 from veilrec.base import process
+from veilrec.errors import BadInput
 from veilrec.runs.integrity.checked import CHECKED
+from veilrec.runs.integrity.manifest import MANIFEST
 
 __all__ = ["VICTIMS", "Victim", "contents", "run", "stable"]
 
@@ -28,7 +30,7 @@ UNSTABLE = {"timing", "environment", "seconds", "peak_bytes", "files"}  # of a r
 TIMINGS = {
     "timing.jsonl",
     "result.json",
-    "manifest.json",
+    MANIFEST,
     CHECKED,
 }  # files that tell of time, or of such a file
 ROUNDS = 2  # as many as the recipe of the stock has
@@ -71,6 +73,28 @@ class Checkpoint(Training):
     """The same, where devices have files and nearly all that is done is to write checkpoints."""
 
     keeps, seconds = "disk", 0.0
+
+
+class Finish(Victim):
+    """The last round of a run, and all that is written once it is over."""
+
+    def make(self, folder: Path, stock: Stock) -> None:
+        stock.begun(folder / "run")
+        stock.recipe(folder / "recipe.toml")
+
+    def work(self, folder: Path) -> int:
+        return cli.main(["run", "recipe.toml", "--out", "run", "--resume", "-q"])
+
+    def end(self, folder: Path) -> dict[str, str]:
+        return contents(folder / "run")
+
+    def hurt(self, folder: Path) -> Iterator[str]:
+        """Finished by its manifest it is whole; before, it is none that a command would take for finished."""
+        finished = (folder / "run" / MANIFEST).exists()
+        if (code := cli.main(["verify", "run"])) and finished:
+            yield f"veilrec verify ends with {code}"
+        if not finished and cli.main(["evaluate", "run", "-q"]) != BadInput.code:
+            yield "veilrec evaluate takes it for finished"
 
 
 class Attack(Victim):
@@ -160,6 +184,7 @@ def ask(store: Path, letter: bytes, answer: Path) -> int:
 VICTIMS: dict[str, Victim] = {  # an erasure joins as one more: a finished run, and what its command leaves
     "training": Training(),
     "checkpoint": Checkpoint(),
+    "finish": Finish(),
     "attack": Attack(),
     "reproduce": Reproduce(),
     "node": Node(),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from veilrec.base.plain import SHOWN, check_file, grab, opened, same_file, writing
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, InUse
 
 __all__ = ["LOCK", "WAIT", "held_by", "locked", "writer_of", "writers_lock"]
 
@@ -26,7 +26,8 @@ def locked(folder: Path, wait: float = 0.0, *, name: str = LOCK) -> Iterator[Non
     """Hold the lock of a folder for a while, once it is free; for that it waits so many seconds at most.
 
     Raises:
-        BadInput: Where another process holds it, with its number, or something else lies in its place.
+        InUse: Where another process holds it, with its number.
+        BadInput: Where something else lies in its place.
     """
     path = folder / name
     descriptor = _taken(path, time.monotonic() + wait)
@@ -45,7 +46,8 @@ def writer_of(path: Path, wait: float = WAIT) -> Iterator[None]:
     """Be the only one for a while who writes one file: what is read meanwhile is what will lie there last.
 
     Raises:
-        BadInput: Where somebody else writes it for too long, or something else than a file is in its place.
+        InUse: Where somebody else writes it for too long.
+        BadInput: Where something else than a file is in its place.
     """
     with writing(path):
         check_file(path)
@@ -91,7 +93,7 @@ def _taken(path: Path, until: float) -> int:
             raise BadInput(path, "is no lock of veilrec", "move that file away")
         if not free and time.monotonic() >= until:
             place = path.parent if path.name == LOCK else path
-            raise BadInput(place, f"locked by {holder}", "wait for that process or stop it")
+            raise InUse(place, f"locked by {holder}", "wait for that process or stop it")
         if not free:
             time.sleep(PAUSE)
 

@@ -143,12 +143,15 @@ def _run(
         if light and cell.folder not in shared:
             lighten(cell)
 
+    def tell(text: str) -> None:
+        _say(text, job.quiet)
+
     if jobs > 1:
 
         def command(cell: PaperCell) -> list[str]:
             return _command(cell, job.device, data_dir, plugins)
 
-        failures += run_apart(able, jobs, command, lambda text: _say(text, job.quiet), after)
+        failures += run_apart(able, jobs, command, tell, after)
         _lighten_shared(cells, light)
         return failures
     maker = ExperimentMaker(job.device)  # cells in a row that share their data share the log
@@ -157,7 +160,7 @@ def _run(
     def here(cell: PaperCell) -> None:
         one(cell.recipe(data_dir), cell.folder, replace(job, trained=cell.source), titles[cell.name], maker)
 
-    failures += run_here(able, here, after)
+    failures += run_here(able, here, tell, after)
     _lighten_shared(cells, light)
     return failures
 

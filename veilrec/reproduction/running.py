@@ -1,6 +1,7 @@
 """Running: cells one after another in this process, or several at once in processes of their own.
 
-A cell that fails takes no other down: what it said is kept and shown at the end.
+A cell that fails takes no other down: what it said is kept and shown at the end. One that another process
+runs at the moment comes last, and is waited for: then it is there.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
 from veilrec.base.files import reading
-from veilrec.base.locks import LOCK
+from veilrec.base.locks import LOCK, held_by
 from veilrec.base.plain import grab, opened, writing
-from veilrec.errors import BadInput, Interrupted, VeilrecError
+from veilrec.errors import BadInput, Interrupted, InUse, VeilrecError
 from veilrec.reproduction.cells import PaperCell
 from veilrec.runs.integrity.changes import change
 from veilrec.runs.integrity.checked import CHECKED
@@ -61,29 +62,63 @@ def lighten(cell: PaperCell) -> None:
 
 
 def run_here(
-    cells: Sequence[PaperCell], run: Callable[[PaperCell], object], after: After | None = None
+    cells: Sequence[PaperCell],
+    run: Callable[[PaperCell], object],
+    tell: Tell,
+    after: After | None = None,
+    patience: float = LONGEST,
 ) -> list[Failure]:
-    """Run cells one after another, and call `after` with each that has ended well; an interruption ends it.
+    """Run cells one after another, and call `after` with each that is there; an interruption ends it.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM.
     """
-    failures = []
-    for cell in cells:
+    failures, left, until = [], list(cells), time.monotonic() + patience
+    for cell in _in_turn(left, tell, until):
         try:
             if lacking := _lacking(cell):
                 failures.append(lacking)
                 continue
-            run(cell)
+            if not cell.finished:
+                run(cell)
             if after is not None:
                 after(cell)
         except Interrupted:
             raise
+        except InUse as error:  # somebody was faster
+            if time.monotonic() < until:
+                left.append(cell)
+            else:
+                failures.append(Failure(cell.name, error.code, str(error)))
         except VeilrecError as error:
             failures.append(Failure(cell.name, error.code, str(error)))
         except Exception:  # a bug in one method: told at the end, and no reason to lose the others
             failures.append(Failure(cell.name, 1, traceback.format_exc(limit=-TAIL // 2).strip()))
     return failures
+
+
+def _in_turn(left: list[PaperCell], tell: Tell, until: float) -> Iterator[PaperCell]:
+    """Cells that nobody else runs, as long as there are any; what is put back meanwhile comes again."""
+    told = False
+    while left:
+        ahead = {cell.folder for cell in left}
+        free = next((cell for cell in left if cell.source not in ahead and not _holder(cell)), None)
+        if free is None and time.monotonic() < until:
+            if not told:
+                tell(f"{left[0].name}: {_holder(left[0]) or 'another process'} runs it; waiting for that")
+            told = True
+            time.sleep(POLL)
+            continue
+        left.remove(cell := free or next(cell for cell in left if cell.source not in ahead))
+        yield cell
+
+
+def _holder(cell: PaperCell) -> str:
+    """Who is at a cell, or at what it begins with; nobody where a folder will not do: the run will tell."""
+    try:
+        return held_by(cell.folder) or (held_by(cell.source) if cell.source is not None else "")
+    except VeilrecError:
+        return ""
 
 
 def run_apart(
@@ -92,23 +127,25 @@ def run_apart(
     command: Callable[[PaperCell], list[str]],
     tell: Tell,
     after: After | None = None,
+    patience: float = LONGEST,
 ) -> list[Failure]:
     """Run cells in processes, at most `jobs` at once; stopped, all get time for a last checkpoint.
 
     A cell that takes over another's training begins when that one has ended. `after` is called with each
-    cell that has ended.
+    cell that has ended. One that another process runs is waited for.
 
     Raises:
         Interrupted: After SIGINT or SIGTERM.
     """
     failures: list[Failure] = []
     ahead, work = list(cells), dict[Future[list[Failure]], PaperCell]()
+    until = time.monotonic() + patience
     with stoppable(2 * GRACE) as stop, ThreadPoolExecutor(jobs) as pool:
         while ahead or work:
             open_ = {cell.folder for cell in (*ahead, *work.values())}
             for cell in [one for one in ahead if one.source not in open_]:
                 ahead.remove(cell)
-                work[pool.submit(_run, cell, command(cell), jobs, tell, stop)] = cell
+                work[pool.submit(_run, cell, command(cell), jobs, tell, stop, until)] = cell
             for ended in wait(work, return_when=FIRST_COMPLETED).done:
                 cell = work.pop(ended)
                 failures += ended.result()
@@ -129,7 +166,9 @@ def _lacking(cell: PaperCell) -> Failure | None:
     return Failure(cell.name, BadInput.code, f"{cell.source} is to train its model, and did not finish")
 
 
-def _run(cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop) -> list[Failure]:
+def _run(
+    cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop, until: float
+) -> list[Failure]:
     """One cell in a process of its own, whose log stays where it fails: with its code and its last words."""
     if stop.asked:
         return []
@@ -140,8 +179,12 @@ def _run(cell: PaperCell, command: list[str], jobs: int, tell: Tell, stop: Stop)
         log.parent.mkdir(parents=True, exist_ok=True)
         sink = os.fdopen(opened(log, os.O_WRONLY | os.O_CREAT, alone=True), "wb")
     with sink:
-        if not grab(sink.fileno()):
-            return [Failure(cell.name, BadInput.code, "another process runs it")]
+        while not grab(sink.fileno()) or _holder(cell):
+            if stop.asked or time.monotonic() > until:
+                return [] if stop.asked else [Failure(cell.name, InUse.code, "another process runs it")]
+            time.sleep(POLL)
+        if cell.finished:
+            return []
         sink.truncate()
         whole = [sys.executable, "-m", "veilrec", *command]
         quiet = subprocess.DEVNULL

@@ -22,7 +22,7 @@ from veilrec.base.scratch import Scratch
 from veilrec.base.tensors import Blocks, Lazy, read, write
 from veilrec.engine.devices.kept import Devices
 from veilrec.engine.evaluation import Scored
-from veilrec.errors import BadInput, Corrupted
+from veilrec.errors import BadInput, Corrupted, InUse
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.result import Result
@@ -65,7 +65,7 @@ def claim(out: Path | None, *, resume: bool = False) -> Iterator[Path]:
     there = {path.name for path in out.iterdir()} - {LOCK} if out.is_dir() else set()
     if there and not resume:
         if holder := held_by(out):
-            raise BadInput(out, f"locked by {holder}", "wait for that process or stop it")
+            raise InUse(out, f"locked by {holder}", "wait for that process or stop it")
         raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
     if there and RECIPE not in there and not all(name.endswith(UNFINISHED) for name in there):
         raise BadInput(out, "not a run", "name the folder of a run, or an empty one")

@@ -9,7 +9,7 @@ from typing import Literal
 from veilrec.base.files import Digest, digest, matches
 from veilrec.base.locks import held_by
 from veilrec.base.plain import NotPlain
-from veilrec.errors import BadInput, Corrupted
+from veilrec.errors import BadInput, Corrupted, InUse
 from veilrec.result import Result
 from veilrec.runs.folder import CHECKPOINT, RECIPE
 from veilrec.runs.integrity.described import Faulty, check_states, descriptions, read
@@ -63,7 +63,7 @@ def verified(run: Path) -> Verified:
     if not (run / RECIPE).exists() and not (run / CHECKPOINT).exists():
         raise BadInput(run, "holds no run", "name the folder of a run, or of several")
     if holder := held_by(run):
-        raise BadInput(run, f"locked by {holder}", "verify it when that process has ended")
+        raise InUse(run, f"locked by {holder}", "verify it when that process has ended")
     return _unfinished(run)
 
 
