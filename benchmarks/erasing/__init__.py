@@ -1,0 +1,1 @@
+"""Erasing, measured: what is trained, who reads, and the cells of the table."""
