@@ -34,6 +34,7 @@ SHAPES = {  # of the printed tables of APM: how many numbers each has
 RANKED = {  # what selects, and how many untouched items stand beside the test item: 0 for all of them
     "apm": ("hr@20", {"ml-100k": 0, "ml-1m": 0}),
     "pard": ("ndcg@10", {"ml-100k": 99, "ml-1m": 999, "taobao": 999, "renttherunway": 999}),
+    "aegis": ("hr@10", dict.fromkeys(("ml-100k", "ml-1m", "lastfm-1k", "renttherunway"), 99)),
     "fedau2": (
         "hr@10",
         dict.fromkeys(("ml-100k", "ml-1m", "lastfm-360k", "ml-100k-all", "ml-1m-all", "lastfm-1k"), 99),
@@ -47,11 +48,19 @@ UNATTACKED = [
     "threat.membership=false",
     "threat.resamples=100",
     "threat.permutations=99",
+    "data.silos=0",  # of which nobody sees what one user uploads
     "attack.0.name=AttributeInference",
     'attack.0.classifiers=["majority"]',
 ]
 # What holds for the paper's own data only, or takes long:
-AWAY = ("data.name=", "data.ages=", "defence.0.clients=", "threat.attributes=", "threat.along=")
+AWAY = (
+    "eraser.0.attributes=",
+    "data.name=",
+    "data.ages=",
+    "defence.0.clients=",
+    "threat.attributes=",
+    "threat.along=",
+)
 
 
 def small(paper: Paper, method: str, *more: str) -> Recipe:

@@ -14,6 +14,6 @@ READINGS = ("updates", "parameters", "profile", "embeddings", "recovered", "with
 PROTOCOLS = (  # in the order of `veilrec.lab.presets`, which has them whole
     *("veilrec", "pard", "pard-halves"),
     *("apm", "apm-four", "apm-columns", "apm-components"),
-    *("aegis", "fedau2", "fedau2-families", "fedau2-items"),
+    *("aegis", "aegis-families", "fedau2", "fedau2-families", "fedau2-items"),
     *("fedau2-gradients", "dlg", "fedau2-uploads", "fedau2-recorded", "dlg-recorded"),
 )

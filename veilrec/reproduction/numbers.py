@@ -23,7 +23,7 @@ from veilrec.result import Result
 
 __all__ = ["WORST", "Quantity", "floors_of", "minus", "rests_on_before", "value_of"]
 
-WORST = "worst"
+WORST, SHUFFLED = "worst", "shuffled"
 
 
 class Quantity(NamedTuple):
@@ -31,7 +31,7 @@ class Quantity(NamedTuple):
 
     Attributes:
         score: A metric of usefulness such as ``hr@20``, a score of the attack such as ``macro_f1``, or a part
-            of an attacker's answer.
+            of an attacker's answer; or ``shuffled``, what the attacker of the verdict reaches by luck.
         attribute, audit, attacker, part: Of the attack; without an attribute it is usefulness. The attacker
             `WORST` is the one that the audit's verdict goes by, in each run its own; its AUC is turned where
             it is surely below chance.
@@ -52,6 +52,8 @@ def value_of(result: Result, what: Quantity) -> Measure | None:
     if what.part:
         found = next((one for one in entry.get("parts") or () if one.get("part") == what.part), None)
         return None if found is None else _told(found.get(what.score), found, what.score)
+    if what.score == SHUFFLED:
+        return _told((entry.get("verdict") or {}).get(SHUFFLED), {}, SHUFFLED)
     name = _worst(entry) if what.attacker == WORST else what.attacker
     attacker = next((one for one in entry.get("attackers") or () if one.get("name") == name), None)
     if attacker is None:
@@ -129,5 +131,7 @@ def _told(score: Mapping[str, Any] | None, kept: Mapping[str, Any], name: str) -
         return None
     again = np.asarray((kept.get("replicates") or {}).get(name) or (), dtype=np.float64)
     value = float(score["value"])
+    if name == SHUFFLED:
+        return Measure(value)
     low, high = float(score.get("low", value)), float(score.get("high", value))
     return Measure(value, low, high, again, mute=mute(kept))

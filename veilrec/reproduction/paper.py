@@ -11,6 +11,7 @@ from veilrec.base import toml
 from veilrec.errors import BadInput, nearest
 from veilrec.recipe.settings import fit, options_of
 from veilrec.reproduction.contents import Claim, Contents, Table
+from veilrec.reproduction.facts import FACTS
 from veilrec.reproduction.words import COMPONENTS, METRICS, SCORES
 
 __all__ = ["FLOOR", "POPULARITY", "Paper", "papers"]
@@ -166,6 +167,8 @@ def _named(paper: Paper) -> Iterator[tuple[str, Iterable[str], Collection[str]]]
         yield f"datasets.{key}.seconds", dataset.seconds, [*paper.methods, DEFAULT]
     for key, table in paper.tables.items():
         yield f"tables.{key}.methods", table.rows, paper.methods
+        yield f"tables.{key}.facts", table.facts, FACTS
+        yield f"tables.{key}.drawn", table.drawn, paper.datasets
         yield f"tables.{key}.scores", table.scores, [*SCORES, *COMPONENTS]
         for kind in ("datasets", "attributes", "audits", "attackers", "parts"):
             yield f"tables.{key}.{kind}", getattr(table, kind), getattr(paper, kind)

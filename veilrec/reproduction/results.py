@@ -7,6 +7,7 @@ from typing import Any
 
 from veilrec import __version__
 from veilrec.metrics.leaks import BEFORE
+from veilrec.reproduction.facts import fact_of
 from veilrec.reproduction.numbers import rests_on_before
 from veilrec.reproduction.overview import SAYS, Told, heading, missing_lines, overview
 from veilrec.reproduction.paper import Paper
@@ -157,6 +158,7 @@ def plain(told: Told) -> dict[str, Any]:
                 "seeds": sorted(row.runs),
                 "collapsed": row.collapsed,
                 "above_popularity": row.above and row.above.plain(),
+                "facts": {name: fact_of(row.runs, name) for name in page.table.facts},
                 "cost": {name: one._asdict() for name, one in cost_of(page, row).items()},
                 "ledger": [run.ledger.get("statement", "") for run in row.runs.values()],
                 "numbers": [

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from veilrec.metrics.epsilons import epsilon_of
 from veilrec.metrics.measures import gathered
 from veilrec.metrics.words import ABSENT, bracketed, number, signed
+from veilrec.reproduction.facts import FACTS, fact_of
 from veilrec.reproduction.numbers import Quantity
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.per_round import HEAD, Cost, at_rounds, cells, costs, looks
-from veilrec.reproduction.tables import Page, Row, beside
+from veilrec.reproduction.tables import Page, Row, beside, reported
 from veilrec.reproduction.words import (
     ALONG,
     COMPONENTS,
@@ -45,6 +46,8 @@ def sheets_of(paper: Paper, page: Page) -> list[Sheet]:
     """
     if not page.ran:
         return []
+    if page.table.facts:
+        return [_facts(paper, page)]
     found = []
     for columns in _groups(page):
         for score in dict.fromkeys(what.score for what in columns):
@@ -193,6 +196,20 @@ def _curve(page: Page, name: str) -> Sheet | None:
     rows = [[_label(row), *map(number, at_rounds(row.runs, name, rounds))] for row in page.ran]
     where = "" if name.startswith(ALONG) else " in validation"
     return Sheet(f"{score_label(name)}{where}, by round", ["method", *(f"{r:,}" for r in rounds)], rows)
+
+
+def _facts(paper: Paper, page: Page) -> Sheet:
+    """Facts of the runs beside those that the paper prints, of methods that have any."""
+    names = page.table.facts
+    head = ["method", *(word for name in names for word in (FACTS[name].label, "paper"))]
+    rows = []
+    for row in page.ran:
+        ours = [fact_of(row.runs, name) for name in names]
+        theirs = [reported(paper, page.name, page.dataset, row.method, Quantity(name)) for name in names]
+        if any(value is not None for value in (*ours, *theirs)):
+            pairs = zip(names, ours, theirs, strict=True)
+            rows.append([_label(row), *(FACTS[name].shown(v) for name, *both in pairs for v in both)])
+    return Sheet(page.table.title, head, rows)
 
 
 def _costs(page: Page) -> Sheet:

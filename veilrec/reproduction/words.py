@@ -27,6 +27,7 @@ SCORES = {
     "balanced_accuracy": "balanced accuracy",
     "macro_f1": "macro-F1",
     "micro_f1": "micro-F1",
+    "shuffled": "AUC with shuffled labels",
 }
 COMPONENTS = {  # of an attacker's answer, for the class that is true
     "predicted": "ŷ′ of the true class",
