@@ -28,6 +28,7 @@ SIZES = {
     "FedVAE": {"hidden": 16, "per": "item"},  # sums diverge at the rates of these tests
     "FedAU2": {"head": "dsvae", "hidden": 5},
     "one_hot": {"part": "user"},
+    "D2D": {"steps": 40, "weight": 5.0},
     "Obliviator": {"stages": 2, "hidden": 16, "features": 48},
     "DLG": {"steps": 40},
     "attribute": {"classifiers": ("logistic", "tree")},  # each of the others has tests of its own

@@ -10,32 +10,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
-from veilrec.base.draws import Draws
 from veilrec.base.limits.bounds import Amount, Rate, Steps
 from veilrec.base.params import Params
-from veilrec.eraser import Request
+from veilrec.erasers.common.at_once import AtOnce, Pooled
 from veilrec.erasers.common.descent import Descent, GroupCloud, UserCloud
 from veilrec.erasers.common.divergence import LEAST
-from veilrec.erasers.common.gauss import affine
-from veilrec.erasers.common.moments import Moments, moments_schema, of_classes
-from veilrec.erasers.common.sums import Held, Step, SumEraser
-from veilrec.errors import BadInput
-from veilrec.wire.codec import Schema
+from veilrec.erasers.common.moments import Moments
 
 __all__ = ["AegisCS"]
 
 
 @dataclass(frozen=True)
-class AegisCS(SumEraser):
+class AegisCS(AtOnce):
     """Steps down β · drift + γ · the mean divergence of classes, of several attributes at once.
 
     It makes means and covariances of classes nearly equal over all users: those whose label nobody knows
     become the mirror image of those whose label is known, and a reader of both finds the attribute turned
     round. `Lethe` moves to where random classes would be.
 
+    >>> import torch
+    >>> from veilrec.eraser import Request
     >>> vectors = torch.tensor([[-0.1], [0.0], [0.1], [0.2], [0.5], [0.8]])
     >>> after = AegisCS().forget(vectors, Request({"gender": torch.tensor([0, 0, 0, 1, 1, 1])}))
     >>> [[round(float(v[k : k + 3].mean()), 2) for k in (0, 3)] for v in (vectors, after)]
@@ -57,7 +53,7 @@ class AegisCS(SumEraser):
         diagonal: Whether columns are taken for independent.
     """
 
-    needs_labels: ClassVar[bool] = True
+    least: ClassVar[int] = LEAST
 
     attributes: Sequence[str] = ()
     parts: Sequence[str] = ()
@@ -70,37 +66,17 @@ class AegisCS(SumEraser):
     ridge: Amount = 1e-3
     diagonal: bool = False
 
-    def steps(self, request: Request) -> Sequence[tuple[str, Step]]:
-        if len(request.labels) > 1:
-            fix = "give all vectors in one place, or name one attribute after the other"
-            raise BadInput("eraser.attributes", "sums of several at once say too little", fix)
-        return [(name, Alike(self.descent([request.weights.get(name, 1.0)]))) for name in request.labels]
+    def maps(self, groups: Pooled, moments: Moments) -> Params:
+        after = self.descent(groups.weights)(GroupCloud.of(groups.code, groups.counts, moments))
+        return after.maps()
 
-    def transform(self, vectors: Tensor, request: Request, draws: Draws) -> Tensor:
-        labels = [
-            torch.where(request.counts_in(name, aware=True), label, -1)
-            for name, label in request.labels.items()
-        ]
-        code, moved = torch.stack(labels, 1), vectors.clone()
-        for column, classes in zip(code.T, (request.count(name) for name in request.labels), strict=True):
-            many = torch.bincount(column[column >= 0], minlength=classes)
-            column[(column >= 0) & (many[column.clamp(min=0)] < LEAST)] = -1
-        told = (code >= 0).any(1)
-        if bool(told.any()):
-            moved[told] = self._moved(vectors[told], code[told], request)
-        return moved
-
-    def _moved(self, vectors: Tensor, code: Tensor, request: Request) -> Tensor:
-        """Users of whom something is known, by the way that takes less work: as groups, or one by one."""
-        middle, counts = vectors.mean(0), [request.count(name) for name in request.labels]
-        descent = self.descent([request.weights.get(name, 1.0) for name in request.labels])
-        place = vectors - middle  # so that squares of large numbers cost no digits
-        agree, group = code.unique(dim=0, return_inverse=True)
-        if len(agree) * vectors.shape[1] > code.shape[1] * len(code):
-            return descent(UserCloud(code, counts, place, place)).place + middle
-        moments = Moments.of(of_classes(place, group, len(agree)))
-        after = descent(GroupCloud.of(agree, counts, moments))
-        return affine(place, group, **after.maps()) + middle
+    def moved_at_once(self, vectors: Tensor, pooled: Pooled) -> Tensor:
+        """Users by the way that takes less work: as groups that agree, or one by one."""
+        users, attributes = pooled.code.shape
+        if len(pooled.code.unique(dim=0)) * vectors.shape[1] <= attributes * users:
+            return super().moved_at_once(vectors, pooled)
+        cloud = UserCloud(pooled.code, pooled.counts, vectors, vectors)
+        return self.descent(pooled.weights)(cloud).place
 
     def descent(self, weights: Sequence[float]) -> Descent:
         """The descent for attributes of some weights."""
@@ -114,32 +90,3 @@ class AegisCS(SumEraser):
             self.ridge,
             self.diagonal,
         )
-
-
-@dataclass(frozen=True)
-class Alike(Step):
-    """The same from sums over users, of one attribute: its classes are the groups.
-
-    Attributes:
-        descent: What is done with their moments.
-    """
-
-    descent: Descent
-
-    def schema(self, width: int, classes: int) -> Schema:
-        return moments_schema(width, classes)
-
-    def statistics(self, held: Held, letter: Params) -> Params:
-        group = torch.where(held.counts, held.label, -1)
-        return of_classes(held.vectors, group, held.classes, least=held.least)
-
-    def fit(self, sums: Params, letter: Params, draws: Draws) -> Params:
-        moments = Moments.of(sums)
-        classes = len(moments.users)
-        moments = moments._replace(users=torch.where(moments.users < LEAST, 0.0, moments.users))
-        code = torch.where(moments.users > 0, torch.arange(classes), -1)
-        after = self.descent(GroupCloud.of(code[:, None], [classes], moments))
-        return after.maps()
-
-    def apply(self, letter: Params, held: Held) -> Tensor:
-        return affine(held.vectors, torch.where(held.moves, held.label, -1), **letter)
