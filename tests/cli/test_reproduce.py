@@ -21,7 +21,7 @@ from tests.together import together
 from veilrec.base.locks import locked
 from veilrec.base.plain import grab
 from veilrec.cli import reproduce
-from veilrec.errors import InUse
+from veilrec.errors import BadInput, InUse
 from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import PaperCell, other_settings
 from veilrec.reproduction.popularity import floor_of
@@ -417,6 +417,18 @@ def test_a_link_is_no_place_for_results_and_that_is_said_first(
     assert "RESULTS.md: is a link, no plain file" in answer.err
     assert (tmp_path / "precious").read_text(encoding="utf-8") == "years of work"
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+@pytest.mark.parametrize("name", ["", "m", "m/seed=0"])
+def test_a_cell_lies_in_no_folder_behind_a_link(name: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "m" / "seed=0").mkdir(parents=True)
+    cell = PaperCell("d", "d", "m", 0, tmp_path / "x.toml", (), tmp_path / "out" / "d" / "m" / "seed=0")
+    link = tmp_path / "out" / "d" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere" / name)
+    with pytest.raises(BadInput, match="is a link, no folder"):
+        cell.check_place()
 
 
 def test_what_somebody_else_runs_comes_last_and_is_waited_for(tmp_path: Path) -> None:

@@ -228,6 +228,23 @@ def page_at(trap: Callable[[Path], None], option: str, folder: Path, stock: Stoc
     return Command("report", "run", "-o", "page", option, "out")
 
 
+def page_behind(option: str, way: str, folder: Path, stock: Stock) -> Command:
+    """A place for a page that is reached through a folder that is a link."""
+    stock.run(folder / "run")
+    (folder / "outside" / "deep").mkdir(parents=True)
+    (folder / "link").symlink_to("outside")
+    return Command("report", "run", "-o", "page", option, way.format(folder))
+
+
+def folder_elsewhere(name: str, folder: Path, stock: Stock) -> Command:
+    """A folder within a run that has its very contents, behind a link."""
+    run, recipe = stock.begun(folder / "run"), stock.recipe(folder / "small.toml")
+    path = next(run.glob(name))
+    path.rename(folder / "elsewhere")
+    path.symlink_to(folder / "elsewhere")
+    return Command("run", recipe.name, "--out", "run", "--resume", "--quiet")
+
+
 def begun_and(change: Callable[[Path, Stock], None], folder: Path, stock: Stock) -> Command:
     run, recipe = stock.begun(folder / "run"), stock.recipe(folder / "small.toml")
     change(run, stock)
@@ -339,6 +356,20 @@ CASES = [
         for what, (trap, says) in TRAPS.items()
         for option in ("-o", "--csv")
         if what not in ("a hard link", "somebody's text")  # which a new file takes the place of
+    ),
+    *(
+        Case(
+            f"folder: {option} {way} where link is one",
+            partial(page_behind, option, way),
+            2,
+            "link: is a link",
+        )
+        for option in ("-o", "--csv")
+        for way in ("link/x", "link/deep/x", "{}/link/x")
+    ),
+    *(
+        Case(f"folder: {name} of a run behind a link", partial(folder_elsewhere, name), 2, "is a link")
+        for name in ("checkpoint", "transcript", "transcript/*/")
     ),
     *(
         Case(f"folder: {what} in the place of {name}", partial(resumed_with, name, trap), code, name)

@@ -17,6 +17,7 @@ __all__ = [
     "NotPlain",
     "check_file",
     "check_folder",
+    "check_way",
     "grab",
     "made",
     "opened",
@@ -65,6 +66,31 @@ def check_folder(path: Path) -> None:
     except FileNotFoundError:
         return
     _check(path, found, stat.S_IFDIR, "no folder")
+
+
+def check_way(path: Path) -> None:
+    """Refuse a place for a file that a user names where a link leads there, or lies in its place.
+
+    What lies below the working folder may have come from anybody, in a checkout or an archive: no part of
+    the way may be a link there. Above it links are how a machine is set up (``/tmp`` on a Mac, a home on
+    another disk), unless another user than its own or the system's has made them.
+
+    Raises:
+        BadInput: With the link.
+    """
+    with writing(path):
+        here = Path.cwd()
+        for folder in (here / path).parents:
+            if folder.is_symlink() and not _set_up(folder, here):
+                fix = "name the folder that it leads to, or another place"
+                raise BadInput(folder, "is a link, no folder", fix)
+        check_file(path)
+
+
+def _set_up(link: Path, here: Path) -> bool:
+    """Whether a link is one of the machine's: not below the working folder, and not another user's."""
+    above = here.parent == here or here not in Path(os.path.realpath(link.parent), link.name).parents
+    return above and (os.name != "posix" or os.lstat(link).st_uid in (0, os.geteuid()))
 
 
 def made(folder: Path, mode: int = 0o777) -> None:

@@ -31,6 +31,7 @@ def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | 
     """The page of some runs, and their numbers where asked for; who writes last has read last."""
     from veilrec.base.files import atomic
     from veilrec.base.locks import writer_of
+    from veilrec.base.plain import check_way
     from veilrec.report import render, table, to_csv
     from veilrec.result import Result
 
@@ -38,6 +39,7 @@ def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | 
         raise BadInput("--csv", "names the page itself", "name another file")
     with ExitStack() as writers:
         for path in sorted([out, *([csv] if csv else [])]):
+            check_way(path)
             writers.enter_context(writer_of(path))
         results = [(str(place), Result.load(place)) for place in places]
         pages = {out: render(results, title=title)}

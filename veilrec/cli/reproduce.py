@@ -76,6 +76,7 @@ def reproduce(
 ) -> None:
     """Reproduce tables of a paper: run what is missing, resume what was stopped, show ours beside theirs."""
     from veilrec.base.locks import writer_of
+    from veilrec.base.plain import check_way
     from veilrec.cli.work import RunOptions
     from veilrec.experiment import check_device
     from veilrec.reproduction.cells import FinishedRuns, cells_of
@@ -92,6 +93,7 @@ def reproduce(
         _print_plan(cells, as_json)
         return
     if results is not None:
+        check_way(results)
         with writer_of(results):  # found out now, and not after hours
             pass
     failures: list[Failure] = []
@@ -133,6 +135,7 @@ def _run(
     failures, able = [], []
     for cell in todo:  # a recipe that will not do is found before anything is run
         try:
+            cell.check_place()
             cell.recipe(data_dir)
             able.append(cell)
         except BadInput as error:

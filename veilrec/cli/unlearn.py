@@ -94,6 +94,7 @@ def unlearn(
     if out is None or attributes is None:
         option, what = ("-o", "a place for the new file") if out is None else ("--attributes", "who is what")
         raise BadInput(option, f"{what} is missing", f"add {option} FILE")
+    from veilrec.base.plain import check_way
     from veilrec.cli.show.progress import showing
     from veilrec.lab.anyone.files import VectorFiles
     from veilrec.lab.originals.opening import open_original
@@ -105,6 +106,8 @@ def unlearn(
     new_place(target, out)
     if receipt is not None and (receipt.exists() or receipt == out):
         raise BadInput(receipt, "is there already", "name a new file with --receipt")
+    if receipt is not None:
+        check_way(receipt)
     target, attributes = vouched_for(target), vouched_for(attributes)
     with showing("", quiet=quiet) as progress:
         progress.phase(f"reading {target}")

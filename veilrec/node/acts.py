@@ -13,7 +13,7 @@ from typing import Any
 from veilrec.base.defaults import own_defaults
 from veilrec.base.files import atomic
 from veilrec.base.locks import WAIT, locked
-from veilrec.base.plain import check_file, writing
+from veilrec.base.plain import check_way
 from veilrec.errors import BadInput
 from veilrec.model import overrides
 from veilrec.node.contents import ANSWER, POST, QUESTION, REPLY, RUN, SEEDED
@@ -110,8 +110,7 @@ def _check_post(post: Path, folder: Path) -> None:
         raise BadInput(post, "is no place for a file", "name another")
     if folder.resolve() in post.resolve().parents:
         raise BadInput(post, "lies in the device's store", "name a place elsewhere")
-    with writing(post):
-        check_file(post)
+    check_way(post)
 
 
 @contextmanager

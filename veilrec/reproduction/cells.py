@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from veilrec.base.plain import check_folder, writing
 from veilrec.errors import BadInput, nearest
 from veilrec.lab.presets import preset
 from veilrec.metrics.alike import FREE
@@ -63,6 +64,16 @@ class PaperCell:
         if self.finished:
             return "finished"
         return "begun" if self.folder.is_dir() and any(self.folder.iterdir()) else "to run"
+
+    def check_place(self) -> None:
+        """Refuse folders of its own that links stand for: they would lead out of the place of all runs.
+
+        Raises:
+            BadInput: With the link.
+        """
+        for folder in (*reversed(self.folder.parents[:2]), self.folder):  # DATASET/METHOD/seed=SEED
+            with writing(folder):
+                check_folder(folder)
 
     def recipe(self, data_dir: Path | None = None, *, has_data: bool = True) -> Recipe:
         """Its recipe, checked; with `has_data` false the dataset need not be there.

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from veilrec.base.files import Digest, Sink, atomic
+from veilrec.base.plain import check_way
 from veilrec.errors import BadInput
 from veilrec.lab.vectors import Vectors
 
@@ -64,6 +65,7 @@ def new_place(original: Path, place: Path) -> Path:
         raise BadInput(place, what, f'give it a name that ends in "{original.suffix}"')
     if not place.parent.is_dir():
         raise BadInput(place.parent, "no such folder", "make it first")
+    check_way(place)
     return place
 
 
