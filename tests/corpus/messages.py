@@ -348,6 +348,16 @@ def answered(make: Make, *words: str, **notes: Any) -> Callable[[Path, Stock], C
     return case
 
 
+def bound(make: Make) -> Callable[[Path, Stock], Command]:
+    """The bytes to a device that answers one run alone from the beginning."""
+
+    def case(folder: Path, stock: Stock) -> Command:
+        stock.bound(folder / "store", "spring")
+        return Command("store", program=NODE, stdin=make(stock))
+
+    return case
+
+
 def asking(*words: str) -> Callable[[Path, Stock], Command]:
     def case(folder: Path, stock: Stock) -> Command:
         stock.store(folder / "store")
@@ -364,7 +374,7 @@ CASES = [
         Case(f"message: an upload, {name}", to_server(make), 2, says)
         for name, (make, says) in UPLOADS.items()
     ),
-    Case("message: of a round before", answered(Stock.letter), 2, "answered round 2"),
+    Case("message: of a run that the device was not made for", bound(Stock.letter), 2, "one without a name"),
     Case("message: another one for a round", answered(OTHER), 2, "and not this letter"),
     Case(
         "message: of another run",

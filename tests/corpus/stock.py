@@ -79,6 +79,11 @@ class Stock:
         shutil.copytree(self._store, target, symlinks=True)
         return target
 
+    def bound(self, target: Path, run: str) -> Path:
+        """The same that answers a run of that name alone."""
+        node.provision(self._federation[0], CLIENT, self._loaded(*LETTERS).toml(), target, run=run)
+        return target
+
     def letter(self, round: int = 0, **notes: Any) -> bytes:
         """What the server sends to the device of `store`, with options of `veilrec.node.letter`."""
         engine, state = self._federation

@@ -130,7 +130,7 @@ FORGED: Mapping[str, tuple[Callable[[Params], object], str]] = {
     "something else": (put("secret", torch.zeros(3)), "secret"),
     "no ledger": (lambda own: [own.pop(n) for n in [*own] if n.startswith("ledger/")], "ledger"),
     "a ledger without rounds": (put(contents.ROUND, torch.zeros(0, dtype=torch.int64)), "ledger|shape"),
-    "a round after the last": (put(contents.ROUND, torch.tensor([3])), "do not ascend"),
+    "a round after the last": (put(contents.ROUND, torch.tensor([3])), "not each there once"),
     "a round below zero": (put(contents.ROUND, torch.tensor([-1])), "less than nothing"),
     "attempt 0": (put(contents.ATTEMPT, torch.tensor([0])), "attempt before the first"),
     "costs of other mechanisms": (put(contents.UNITS, torch.ones(1, 3, dtype=torch.int64)), "3 charges"),

@@ -382,10 +382,27 @@ def test_a_store_that_has_answered_is_not_written_over(phone: World) -> None:
     assert files(phone.store) == before
 
 
+@pytest.mark.parametrize(("run", "others"), [("spring", ["", "autumn"]), ("", ["autumn"])])
+def test_a_device_that_was_made_for_a_run_believes_no_first_letter(
+    run: str, others: list[str], phone: World, tmp_path: Path
+) -> None:
+    recipe = (phone.store / node.RECIPE).read_text(encoding="utf-8")
+    node.provision(phone.engine, CLIENT, recipe, tmp_path / "bound", run=run)
+    for other in others:
+        with pytest.raises(BadInput, match="of another run"):
+            node.answer(tmp_path / "bound", node.letter(phone.engine, phone.state, CLIENT, run=other))
+    assert node.answer(tmp_path / "bound", node.letter(phone.engine, phone.state, CLIENT, run=run))
+    with pytest.raises(BadInput, match="a name of 1,025 bytes"):
+        node.provision(phone.engine, CLIENT, recipe, tmp_path / "long", run="x" * 1025)
+
+
 def test_letters_of_three_rounds_are_three(phone: World) -> None:
     first, second, third = letters(phone.engine, phone.state)
     replies = [node.answer(phone.store, letter) for letter in (first, third)]
-    with pytest.raises(BadInput, match="has answered round 3; send a later one"):
-        node.answer(phone.store, second)
     assert node.answer(phone.store, third) == replies[1]
+    with pytest.raises(BadInput, match="has answered round 1, and not this letter last"):
+        node.answer(phone.store, first)
+    replies.append(node.answer(phone.store, second))
+    assert len(set(replies)) == 3
+    assert [row["round"] for row in node.ledger(phone.store)["rounds"]] == [1, 3, 2]
     assert torch.equal(phone.state.server["item"], phone.engine.start().server["item"])

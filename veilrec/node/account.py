@@ -27,7 +27,7 @@ class Account:
     """A ledger of one device, answer by answer.
 
     Attributes:
-        round: ``[n]`` the rounds answered, as letters number them, from 0.
+        round: ``[n]`` the rounds answered, as letters number them, from 0: each once, as they came.
         attempt: ``[n]`` the attempt that was answered.
         units: ``[n, charges]`` what each answer held, as `Ledger.units` counts it.
         missed: ``[n]`` whether the server said that the answer did not count.
@@ -63,10 +63,9 @@ class Account:
         found = {ROUND: self.round, ATTEMPT: self.attempt, UNITS: self.units, MISSED: self.missed}
         return found | {POSTED: self.posted, ASKED: torch.tensor(self.asked)}
 
-    @property
-    def last(self) -> int:
-        """The round that was answered last; -1 where there is none."""
-        return int(self.round[-1]) if len(self.round) else -1
+    def has(self, round: int) -> bool:
+        """Whether a round, from 0, was answered."""
+        return bool((self.round == round).any())
 
     def answered(self, round: int, attempt: int, units: Tensor) -> Account:
         """The account after one answer more, of so many units ``[charges]``."""

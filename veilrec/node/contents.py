@@ -21,6 +21,7 @@ __all__ = [
     "ATTEMPT",
     "DATA",
     "LETTER",
+    "LONGEST",
     "MISSED",
     "POST",
     "POSTED",
@@ -37,8 +38,8 @@ __all__ = [
 
 WEIGHTS = "own/"
 DATA = ("item", "rating", "time", "features", "attribute/", "value/", "consent/")  # of the user
+RUN = "run"  # the name of the only run that is answered, empty where letters name none; there early or late
 SEEDED = "seeded"  # how a store's noise was drawn; this and what follows is there from the first answer on
-RUN = "run"  # the name of the only run that is answered, empty where letters name none
 ANSWER, QUESTION = "answer/", "question/"  # the latest ones
 LETTER, REPLY, POST = "letter", "reply", "post"  # of each: a hash of what was answered, and bytes that left
 ROUND, ATTEMPT = "ledger/round", "ledger/attempt"  # of each answer
@@ -59,12 +60,16 @@ def check(
     """
     found = {name: _known(name, value) for name, value in own.items() if not name.startswith(WEIGHTS)}
     schema = _data(found, items, classes, features)
+    if RUN in found:
+        schema[RUN] = _bytes(found, RUN)
     if SEEDED in found:
         schema |= _answers(found)
     try:
         codec.check({**found}, schema, sender="store")
         if SEEDED in found:
             _check_ledger(found, rounds)
+        if RUN in found and (own[RUN].numel() > LONGEST or not _is_text(own[RUN])):
+            raise BadInput("store", "a run whose name is no text")
         if bool((found["item"] < 0).any()):
             raise BadInput("store", "an event of no item")
     except BadInput as cause:
@@ -154,14 +159,12 @@ def _bytes(own: Params, name: str) -> Spec:
 
 
 def _check_ledger(own: Params, rounds: int) -> None:
-    """Rounds ascend, each once, and there is at least one."""
+    """Each round is there once, and there is at least one."""
     round = own[ROUND]
-    if not len(round) or int(round[-1]) >= rounds or not bool((round.diff() > 0).all()):
-        raise BadInput("store", f"a ledger whose rounds do not ascend from 1 to {rounds}")
+    if not len(round) or int(round.max()) >= rounds or len(round.unique()) < len(round):
+        raise BadInput("store", f"a ledger whose rounds are not each there once, from 1 to {rounds}")
     if not bool((own[ATTEMPT] > 0).all()):
         raise BadInput("store", "a ledger with an attempt before the first")
-    if own[RUN].numel() > LONGEST or not _is_text(own[RUN]):
-        raise BadInput("store", "a run whose name is no text")
 
 
 def _is_text(value: torch.Tensor) -> bool:

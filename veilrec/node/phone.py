@@ -101,20 +101,19 @@ class Phone:
         return kind + LETTER in self.own and self.bytes_of(kind + LETTER) == received.hash
 
     def repeats(self, received: Received) -> bool:
-        """Whether a letter is the one that was answered last.
+        """Whether a letter is the one that was answered last; which round that was binds no other one.
 
         Raises:
-            BadInput: Where it is another of that round, or of one before.
+            BadInput: Where it is another of a round that was answered.
         """
-        round, last = received.letter.round, self.account.last
-        if round > last:
-            return False
-        if round == last and self.has(ANSWER, received):
+        if self.has(ANSWER, received):
             return True
-        what = f"this device has answered round {last + 1}" + (
-            ", and not this letter" if round == last else ""
-        )
-        raise BadInput("message", what, "send a later one; the same letter gets the same answer")
+        round = received.letter.round
+        if self.account.has(round):
+            what = f"this device has answered round {round + 1}, and not this letter last"
+            fix = "send one of another round; the letter of the last answer gets the same again"
+            raise BadInput("message", what, fix)
+        return False
 
     def respond(self, received: Received) -> None:
         """Answer a letter: train, and take down what leaves, what is kept and what it costs."""

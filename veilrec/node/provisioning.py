@@ -11,7 +11,7 @@ from veilrec.base.locks import WAIT, locked
 from veilrec.base.params import Params
 from veilrec.clients import Clients
 from veilrec.errors import BadInput, Corrupted
-from veilrec.node.contents import ROUND, WEIGHTS
+from veilrec.node.contents import LONGEST, ROUND, RUN, WEIGHTS
 from veilrec.node.store import CARD, OWN, Card, NodeStore, begin
 from veilrec.rounds import Federation
 
@@ -19,11 +19,14 @@ __all__ = ["known", "provision"]
 
 
 @own_defaults()
-def provision(federation: Federation, client: int, recipe: str, folder: Path) -> None:
+def provision(
+    federation: Federation, client: int, recipe: str, folder: Path, *, run: str | None = None
+) -> None:
     """Write the store of one simulated phone: its own events, labels, weights and settings, nobody else's.
 
     Nothing in it is drawn or blurred by a defence: the events are those before `Defence.prepare`, and what a
-    defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both.
+    defence keeps on a device is left out where nothing has moved it. The first `answer` sees to both. With
+    `run` the device answers the run of that name alone; else the first letter that it answers decides.
 
     Raises:
         BadInput: Where the client is a silo, or where a device lies that has answered: what it has spent
@@ -37,6 +40,7 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     own |= {f"value/{name}": value[user] for name, value in log.values.items()}
     columns = {"rating": log.rating, "time": log.time}
     own |= {name: column[log.user == user] for name, column in columns.items() if column is not None}
+    own |= {} if run is None else {RUN: _name(run)}
     card = Card(
         user=clients.name(client),
         items=log.n_items,
@@ -49,6 +53,14 @@ def provision(federation: Federation, client: int, recipe: str, folder: Path) ->
     with locked(folder, WAIT):
         _check_free(folder)
         begin(folder, card, recipe, own)
+
+
+def _name(run: str) -> torch.Tensor:
+    """The name of a run as a store holds it."""
+    told = list(run.encode())
+    if len(told) > LONGEST:
+        raise BadInput("run", f"a name of {len(told):,} bytes", f"choose one of at most {LONGEST:,}")
+    return torch.tensor(told, dtype=torch.uint8)
 
 
 def known(clients: Clients, client: int) -> Params:
