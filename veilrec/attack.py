@@ -84,12 +84,16 @@ class Granted:
         user_vectors: ``[users, dim]`` what stands for each user.
         withheld: ``[users, d]`` what each device keeps of its user and never uploads.
         tables: From some users ``[n]`` to ``[n, items, d]``, their own item tables: for few at a time.
+        lists: ``[users, k]`` the items that each user is shown; -1 where there are fewer.
+        former_vectors: ``[users, dim]`` what stood for each user before an erasure.
     """
 
     interactions: tuple[Tensor, Tensor] | None = None
     user_vectors: Tensor | None = None
     withheld: Tensor | None = None
     tables: Callable[[Tensor], Tensor] | None = None
+    lists: Tensor | None = None
+    former_vectors: Tensor | None = None
 
 
 class Seen:
@@ -123,7 +127,12 @@ class Seen:
         >>> seen.public is None, seen.granted.user_vectors.shape
         (True, torch.Size([3, 8]))
         """
-        return cls(None, lambda *parts: iter(()), Granted(user_vectors=vectors), columns=columns)
+        return cls.of_granted(Granted(user_vectors=vectors), columns)
+
+    @classmethod
+    def of_granted(cls, granted: Granted, columns: Sequence[str] = ()) -> Seen:
+        """The evidence of an outsider who was given something of every user, and saw no upload."""
+        return cls(None, lambda *parts: iter(()), granted, columns=columns)
 
     def probe(self, parts: Collection[str] | None = None, again: int = 0) -> Iterator[Exchange]:
         """The probe round, chunk by chunk: every client once, on the selected state, after every defence.

@@ -35,8 +35,8 @@ class AttributeInference(Attack):
     tensor([0, 1, 0, 1, 1, 0])
 
     Attributes:
-        reads: ``updates``, ``parameters``, ``profile``, ``embeddings``, ``recovered`` or ``withheld``;
-            `readings` says what each is.
+        reads: ``updates``, ``parameters``, ``profile``, ``embeddings``, ``recovered``, ``withheld``,
+            ``lists`` or ``difference``; `readings` says what each is.
         parts: Parts of the model to read; empty for all.
         classifiers: Attackers that learn, by their names in `classifiers.CLASSIFIERS`.
         columns: A weight with more values than this is folded into so many columns.
@@ -44,7 +44,9 @@ class AttributeInference(Attack):
 
     learns: ClassVar[bool] = True
 
-    reads: Literal["updates", "parameters", "profile", "embeddings", "recovered", "withheld"] = "updates"
+    reads: Literal[
+        "updates", "parameters", "profile", "embeddings", "recovered", "withheld", "lists", "difference"
+    ] = "updates"
     parts: Sequence[str] = ()
     classifiers: Sequence[str] = ("logistic", "mlp", "boosting", "forest", "knn")
     columns: Annotated[int, Bounds(1, 1_000_000)] = 128

@@ -9,8 +9,13 @@ GRANTS = {  # what a threat model may add to what the server saw, as every table
     "user_vectors": "the user vectors, where they are not uploaded",
     "withheld": "what a defence keeps on the device, to show what stays there",
     "tables": "the item tables that devices keep as their own",
+    "lists": "the lists of items that users are shown",
+    "former_vectors": "the user vectors from before an erasure",
 }
-READINGS = ("updates", "parameters", "profile", "embeddings", "recovered", "withheld")
+READINGS = (
+    *("updates", "parameters", "profile", "embeddings", "recovered", "withheld"),
+    *("lists", "difference"),
+)
 PROTOCOLS = (  # in the order of `veilrec.lab.presets`, which has them whole
     *("veilrec", "pard", "pard-halves"),
     *("apm", "apm-four", "apm-columns", "apm-components"),

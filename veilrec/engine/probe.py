@@ -13,19 +13,22 @@ from torch import Tensor
 from torch.func import vmap
 
 from veilrec.attack import Granted, Public, Seen
-from veilrec.clients import Batch
+from veilrec.clients import Batch, Clients
 from veilrec.engine import serving
 from veilrec.engine.fleet import Fleet
 from veilrec.engine.fused import weights_of
+from veilrec.engine.workers import workers
+from veilrec.metrics.ranking import top
 from veilrec.model import Recommender, bind
 from veilrec.protocol import State
 from veilrec.rounds import Federation
 from veilrec.wire.transcript import Transcript
 from veilrec.wire.uploads import Exchange, Letter
 
-__all__ = ["probe", "public", "see", "tables", "user_vectors", "withheld"]
+__all__ = ["lists", "probe", "public", "see", "tables", "user_vectors", "withheld"]
 
 BLOCK = 256  # clients whose vectors are computed at once
+SHOWN = 50  # items of a list that an attacker looks at
 
 
 def probe(
@@ -67,6 +70,7 @@ def see(
         user_vectors=user_vectors(federation, state) if "user_vectors" in grants else None,
         withheld=withheld(federation, state) if "withheld" in grants else None,
         tables=partial(tables, federation, state) if "tables" in grants else None,
+        lists=lists(federation, state) if "lists" in grants else None,
     )
     return Seen(public(federation), partial(probe, federation, state), granted, kept)
 
@@ -113,6 +117,29 @@ def tables(federation: Federation, state: State, users: Tensor) -> Tensor:
         order.append(mine)
         found.append(torch.cat([table.flatten(2) for table in picked], 2))
     return torch.cat(found)[torch.cat(order).argsort()]
+
+
+def lists(federation: Federation, state: State, length: int = SHOWN) -> Tensor:
+    """``[users, length]`` the items that users are shown in a state, best first: none that they touched."""
+    clients, fleet = federation.clients, federation.fleet
+    found = torch.full((clients.log.n_users, length), -1)
+    with workers(1) as pool:
+        score = serving.scorer(fleet, federation.at(state), pool)
+        for cohort in _cohorts(fleet):
+            seats = clients.seats[cohort].cpu()
+            shown = top(score(cohort, None).flatten(0, 1).double(), *_known(clients, cohort), length)
+            found[seats[seats >= 0]] = shown.cpu()[seats.flatten() >= 0]
+    return found
+
+
+def _known(clients: Clients, cohort: Tensor) -> tuple[Tensor, Tensor]:
+    """All that some users touched, held out or not: ``[e]`` position · seats + seat, and ``[e]`` items."""
+    row, item = clients.touched(cohort)
+    for held in (clients.validation, clients.test):
+        own = held[cohort].reshape(-1)
+        there = (own >= 0).nonzero().squeeze(1)
+        row, item = torch.cat([row, there]), torch.cat([item, own[there]])
+    return row, item
 
 
 def _cohorts(fleet: Fleet) -> Iterator[Tensor]:

@@ -14,10 +14,11 @@ from veilrec.base.keys import Keys
 from veilrec.base.limits.bounds import Bounds, hold
 from veilrec.errors import BadInput, nearest
 
-__all__ = ["CONSENTING", "Known", "Threat", "known_from"]
+__all__ = ["CONSENTING", "OTHERS", "Known", "Threat", "known_from"]
 
-Known = Annotated[float, Bounds(0, 1, above=True, below=True)] | Literal["consenting"]
+Known = Annotated[float, Bounds(0, 1, above=True, below=True)] | Literal["consenting", "others"]
 CONSENTING: Literal["consenting"] = "consenting"
+OTHERS: Literal["others"] = "others"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Threat:
     Attributes:
         attributes: What the attacker is after; empty for every attribute of the data.
         known: The share of users whose label the attacker has; drawn after training. Or ``consenting``: of
-            each attribute those who share it openly, and all others with a label are the targets.
+            each attribute those who share it openly, and all others with a label are the targets. Or
+            ``others``: all who did not ask for an erasure, and those who did are the targets.
         stratified: Take that share of each class, so that no class is missing; not where those are known who
             consent, since they are not drawn.
         balanced: First drop users at random until all classes are as small as the smallest. Where those are
@@ -69,8 +71,8 @@ class Threat:
 
     def __post_init__(self) -> None:
         hold(self, "threat")
-        if isinstance(self.known, str) and self.known != CONSENTING:
-            fix = f'give a number between 0 and 1, or "{CONSENTING}"'
+        if isinstance(self.known, str) and self.known not in (CONSENTING, OTHERS):
+            fix = f'give a number between 0 and 1, "{CONSENTING}" or "{OTHERS}"'
             raise BadInput("threat.known", f"{self.known} is no share", fix)
         if not self.own and not self.also:
             raise BadInput("threat.own", "nobody attacks", "name protocols in `also`, or set it to true")
@@ -82,7 +84,7 @@ class Threat:
 
     @property
     def share(self) -> float | None:
-        """The share of users that is drawn as known; None where those are known who consent."""
+        """The share of users that is drawn as known; None where it is given who is."""
         return None if isinstance(self.known, str) else self.known
 
     def draw(self, label: Tensor, tags: Tensor, keys: Keys, consents: Tensor | None = None) -> KnownDraw:

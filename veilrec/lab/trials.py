@@ -15,7 +15,7 @@ from veilrec.clients import Clients
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions, id_hashes, lots
 from veilrec.lab.soundness.columns import places_of
-from veilrec.lab.threat import CONSENTING, KnownDraw, Threat
+from veilrec.lab.threat import CONSENTING, OTHERS, KnownDraw, Threat
 from veilrec.metrics.resampling import weights
 
 __all__ = ["Goal", "People", "Trial", "goals_of", "trial_of"]
@@ -34,6 +34,7 @@ class People:
         tags: ``[users]`` hashes of the users' ids: known users are drawn by them.
         lots: ``[users]`` what users are resampled by (`interactions.lots`); `tags` if nothing is published.
         consents: By attribute, ``[users]`` True for those who share it openly; none where nobody was asked.
+        asks: ``[users]`` True for those who asked for an erasure; None where nobody did.
         places: ``[users]`` the users' ids as numbers (`places_of`); None where nobody knows them.
     """
 
@@ -43,6 +44,7 @@ class People:
     values: Mapping[str, Tensor] = field(default_factory=dict)
     lots: Tensor | None = None
     consents: Mapping[str, Tensor] = field(default_factory=dict)
+    asks: Tensor | None = None
     places: Tensor | None = None
     _drawn: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -71,7 +73,7 @@ class Goal(NamedTuple):
     name: str
     label: Tensor  # [users]
     names: Sequence[str]  # of the classes; empty for a continuous one
-    consents: Tensor | None = None  # [users] who shares it openly; None for nobody
+    consents: Tensor | None = None  # [users] whose label is known where that is given; None for nobody
 
     @property
     def classes(self) -> int:
@@ -108,9 +110,10 @@ def goals_of(people: People, threat: Threat, there: Tensor) -> list[Goal]:
             names = [*people.classes.get(name, ()), *map(str, range(count))][:count]
         else:
             label, names = torch.where(there, people.values[name].cpu().double(), torch.nan), []
-        goal = Goal(name, label, names, people.consents.get(name))
+        given = people.consents.get(name) if threat.known != OTHERS else _others(people)
+        goal = Goal(name, label, names, given)
         _check(name, label, threat)
-        if threat.share is None:
+        if threat.known == CONSENTING:
             _check_consents(goal)
         goals.append(goal)
     return goals
@@ -125,6 +128,15 @@ def _check(name: str, label: Tensor, threat: Threat) -> None:
         raise BadInput(
             "threat.attributes", f"{what} cannot be attacked", "choose other attributes or more users"
         )
+
+
+def _others(people: People) -> Tensor:
+    """Those who did not ask for an erasure."""
+    if people.asks is None or not bool(people.asks.any()) or bool(people.asks.all()):
+        who = "everybody" if people.asks is not None and bool(people.asks.any()) else "nobody"
+        fix = 'give a share of the users as known, and not "others"'
+        raise BadInput("threat.known", f"{who} asked for an erasure", fix)
+    return ~people.asks
 
 
 def _check_consents(goal: Goal) -> None:
@@ -163,7 +175,8 @@ def _check_draw(goal: Goal, draw: KnownDraw, threat: Threat) -> None:
     if len(known) < threat.folds or kinds < 2 or targets < FEWEST or alike:
         what = f"{len(known)} users with {kinds} values of {goal.name} would be known, {targets} attacked"
         fix = "choose another share, other attributes, or stratified draws"
+        where = "data.consent" if threat.known == CONSENTING else "threat.known"
         if threat.share is None:
             what += " who are all alike" if alike and targets > 1 else ""
-            fix = f'give another share, other attributes, or an attack without "{CONSENTING}"'
-        raise BadInput("threat.known" if threat.share is not None else "data.consent", what, fix)
+            fix = f'give another share, other attributes, or an attack without "{threat.known}"'
+        raise BadInput(where, what, fix)

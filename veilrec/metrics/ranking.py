@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["METRICS", "ranking"]
+__all__ = ["METRICS", "ranking", "top"]
 
 
 def hit(greater: Tensor, tied: Tensor, k: int) -> Tensor:
@@ -46,3 +46,19 @@ METRICS = {"hr": hit, "recall": hit, "precision": precision, "ndcg": ndcg, "mrr"
 def ranking(greater: Tensor, tied: Tensor, names: Sequence[str], ks: Sequence[int]) -> dict[str, Tensor]:
     """``metric@k`` → ``[users]``, in float64; with one held-out item, recall is the hit rate."""
     return {f"{name}@{k}": METRICS[name](greater, tied, k) for name in names for k in ks}
+
+
+def top(scores: Tensor, row: Tensor, item: Tensor, length: int) -> Tensor:
+    """``[u, length]`` the best items by ``scores [u, items]``, best first; -1 where there are fewer.
+
+    Left out are the items ``[e]`` of the rows ``[e]``:
+
+    >>> scores = torch.tensor([[0.3, 0.2, 0.9], [0.1, 0.5, 0.4]])
+    >>> top(scores, torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1]), length=2)
+    tensor([[ 0,  1],
+            [ 2, -1]])
+    """
+    left = scores.index_put((row, item), scores.new_tensor(-torch.inf))
+    best = left.topk(min(length, scores.shape[1]))
+    shown = torch.where(best.values > -torch.inf, best.indices, -1)
+    return torch.nn.functional.pad(shown, (0, length - shown.shape[1]), value=-1)

@@ -17,6 +17,11 @@ __all__ = ["About", "both_ways", "guessed", "hidden", "ranked", "sentence", "sig
 
 SPOKEN = {"auc": ("AUC", "0.50"), "spearman": ("rank correlation", "0")}  # a measure and its chance
 OTHERWISE = ("R²", "0")
+SIGHTS = {  # what an attacker looks at who reads no uploads
+    "embeddings": "the user vectors",
+    "lists": "the lists that users are shown",
+    "difference": "the user vectors from before and after the erasure",
+}
 PLACES = 2
 Entry = Mapping[str, Any]  # what a result says about one attribute
 
@@ -72,9 +77,9 @@ def sentence(
 
 
 def sight_of(entries: Sequence[Entry]) -> str:
-    """Name what the attackers look at: one reads user vectors, all others uploads."""
-    vectors = [attacker_of(entry).get("reads") == "embeddings" for entry in entries]
-    return " or ".join(dict.fromkeys("the user vectors" if one else "the uploads" for one in vectors))
+    """Name what the attackers look at: user vectors, lists, or else uploads."""
+    reads = [attacker_of(entry).get("reads") for entry in entries]
+    return " or ".join(dict.fromkeys(SIGHTS.get(str(one), "the uploads") for one in reads))
 
 
 def _failed(entries: Sequence[Entry]) -> str:

@@ -24,6 +24,9 @@ from veilrec.wire.uploads import Exchange
 __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
 
 NO_VECTOR = 'no user vector is uploaded; grant "user_vectors", or read "updates"'
+NO_LISTS = 'nobody was shown the lists; grant "lists", or read "updates"'
+NO_FORMER = "there are no vectors from before an erasure; give both to the difference, or read others"
+GIVEN = ("embeddings", "lists", "difference")  # what an outsider may hold who saw no upload
 BROAD = 1024  # columns of a profile, which is sparse and suffers more from folding than updates do
 
 
@@ -60,7 +63,7 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
         BadInput: Where the uploads do not hold what it needs, and nothing is granted in its place.
     """
     grants = {grant for grant in GRANTS if getattr(seen.granted, grant) is not None}
-    if name != "embeddings" and (why := refusal(federation(seen), grants, name, parts)):
+    if name not in GIVEN and (why := refusal(federation(seen), grants, name, parts)):
         raise BadInput("attack.reads", *why.split("; ", 1))
     return seen.cached((name, tuple(parts), columns), lambda: READINGS[name](seen, parts, columns))
 
@@ -69,20 +72,28 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
     """The reason why a reading cannot be made of a federation's uploads, whatever they hold; or ""."""
     if name == "withheld":
         return _kept_back(public, grants, parts)
+    if name == "lists":
+        return "lists are read as a whole; name no parts" if parts else "" if name in grants else NO_LISTS
     uploaded = {part_of(n): spec for n, spec in public.weights.items()}
     if missing := [part for part in parts if part not in uploaded]:
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
     if name == "recovered":
         return not_recovered(public, parts)
     if name == "embeddings":
-        held = "user_vectors" in grants or bool(_rows_of_users(public, parts))
-        return "" if held else NO_VECTOR
+        return _unheld(public, grants, parts)
+    if name == "difference":
+        return _unheld(public, grants, parts) if "former_vectors" in grants else NO_FORMER
     if not uploaded:
         return "nothing that is uploaded is a weight of the model; attack with one that reads what is"
     if public.seats.shape[1] > 1:
         return f'{name} of a silo are those of all its users together; read "embeddings"'
     tables = any(spec.table for spec in uploaded.values())
     return "" if tables or name == "updates" else f'{name} need an item table; read "updates"'
+
+
+def _unheld(public: Public, grants: Collection[str], parts: Sequence[str]) -> str:
+    """The reason why there are no user vectors to read; or ""."""
+    return "" if "user_vectors" in grants or _rows_of_users(public, parts) else NO_VECTOR
 
 
 def _kept_back(public: Public, grants: Collection[str], parts: Sequence[str]) -> str:
@@ -99,8 +110,9 @@ def covered(seen: Seen) -> Tensor:
 
     def look() -> Tensor:
         if seen.public is None:
-            assert seen.granted.user_vectors is not None
-            return torch.ones(len(seen.granted.user_vectors), dtype=torch.bool)
+            held = seen.granted
+            rows = next(one for one in (held.user_vectors, held.lists) if one is not None)
+            return torch.ones(len(rows), dtype=torch.bool)
         there = torch.zeros(seen.public.n_users, dtype=torch.bool)
         for exchange in seen.probe(()):
             there[users_of(seen.public, exchange)] = True
@@ -232,6 +244,32 @@ def withheld(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     return Reading(kept.float(), kept.shape[1], 0.0)
 
 
+def lists(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """A column for each item: 1 where the user is shown it; whoever looks over a shoulder has that."""
+    shown = seen.granted.lists
+    if shown is None:
+        raise BadInput("attack.reads", *NO_LISTS.split("; "))
+    items, kept = int(shown.max()) + 1, max(columns, BROAD)
+    wide = torch.zeros(len(shown), items + 1)
+    wide.scatter_(1, torch.where(shown < 0, items, shown), 1.0)
+    if items <= kept:
+        return Reading(wide[:, :items], items, 0.0)
+    sketch = Sketch.of("lists", (items,), kept, torch.device("cpu"))
+    return Reading(sketch.fold(wide[:, :items]), items, loss(wide[:, :items], sketch))
+
+
+def difference(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
+    """What an erasure did to the user vectors, beside what it made of them: for who holds both."""
+    now, former = _vectors(seen, parts), seen.granted.former_vectors
+    if now is None or former is None:
+        raise BadInput("attack.reads", *(NO_VECTOR if now is None else NO_FORMER).split("; "))
+    if former.shape != now.shape:
+        what = f"{list(former.shape)} before an erasure and {list(now.shape)} after it"
+        raise BadInput("attack.reads", what, "give both of the same users, in the same columns")
+    both = torch.cat([now - former.float(), now], 1)
+    return Reading(both, both.shape[1], 0.0)
+
+
 READINGS: dict[str, Callable[[Seen, Sequence[str], int], Reading]] = {
     "updates": updates,
     "parameters": parameters,
@@ -239,4 +277,6 @@ READINGS: dict[str, Callable[[Seen, Sequence[str], int], Reading]] = {
     "embeddings": embeddings,
     "recovered": recovered,
     "withheld": withheld,
+    "lists": lists,
+    "difference": difference,
 }

@@ -71,10 +71,14 @@ def _print_controls(controls: Sequence[Mapping[str, Any]]) -> None:
 
 def _known(threat: Mapping[str, Any]) -> str:
     """Name the users whose labels the attacker has; how many they are stands beside each attribute."""
-    consenting = threat.get("known") == "consenting"
+    given = {
+        "consenting": "those who share the attribute openly",
+        "others": "those who did not ask for an erasure",
+    }
+    who = given.get(str(threat.get("known")))
     times = f"{threat['repeats']} times" if threat.get("repeats", 1) > 1 else ""
-    if consenting:
-        return f"; known are those who share the attribute openly{times and f', attacked {times}'}"
+    if who:
+        return f"; known are {who}{times and f', attacked {times}'}"
     known = f"; {100 * threat['known']:.0f} % of the users known" if "known" in threat else ""
     return f"{known}{times and f', drawn {times}'}"
 
