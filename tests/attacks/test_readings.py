@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from tests.worlds import checkerboard, federation, phones, silos
-from veilrec.attack import Seen
-from veilrec.attacks.common.readings import covered, parts_of, read
+from veilrec.attack import Granted, Seen
+from veilrec.attacks.common.readings import covered, parts_of, read, refusal
 from veilrec.attacks.common.sketch import Sketch, distortion, whole
 from veilrec.base.keys import Keys
 from veilrec.base.params import Rows
-from veilrec.engine.probe import probe, see, user_vectors
+from veilrec.engine.probe import lists, probe, public, see, user_vectors
 from veilrec.errors import BadInput
 from veilrec.model import Recommender
 from veilrec.models.fedmf import FedMF
@@ -201,3 +201,51 @@ def test_a_profile_is_what_was_granted_or_what_stands_out() -> None:
     assert torch.equal(read(see(fed, state, ("interactions",)), "profile").features, truth)
     picked = read(see(fed, state), "profile").features
     assert float((picked == truth).float().mean()) > 0.9
+
+
+def test_lists_are_a_column_for_each_item_that_is_shown() -> None:
+    seen = Seen.of_granted(Granted(lists=torch.tensor([[2, 0], [1, -1], [2, 1]])))
+    assert read(seen, "lists").features.tolist() == [[1, 0, 1], [0, 1, 0], [0, 1, 1]]
+    assert bool(covered(seen).all())
+    wide = Seen.of_granted(Granted(lists=Keys.seed(3).integers(5000, 20, 30)))
+    told = read(wide, "lists")
+    assert told.features.shape == (20, 1024)
+    assert 4900 < told.width <= 5000
+    assert told.loss > 0
+
+
+def test_a_federation_shows_lists_of_what_users_have_not_touched() -> None:
+    fed, state = trained(rounds=20)
+    shown, log = lists(fed, state, 5), fed.clients.log
+    held = torch.stack([fed.clients.validation[:, 0], fed.clients.test[:, 0]])
+    for user in range(24):
+        touched = {*log.item[log.user == user].tolist(), *held[:, user].tolist()}
+        assert len({*shown[user].tolist()} - touched) == 5
+    whole = lists(fed, state, 30)
+    assert bool((whole[:, :12] >= 0).all())  # of 24 items 12 are touched
+    assert bool((whole[:, 12:] == -1).all())
+    granted = see(fed, state, ("lists",)).granted.lists
+    assert granted is not None
+    assert torch.equal(granted[:, :5], shown)
+    with pytest.raises(BadInput, match='grant "lists"'):
+        read(see(fed, state), "lists")
+
+
+def test_a_difference_is_what_changed_beside_what_is_there_now() -> None:
+    now, former = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 1.0], [1.0, 1.0]])
+    seen = Seen.of_granted(Granted(user_vectors=now, former_vectors=former))
+    assert read(seen, "difference").features.tolist() == [[0, 1, 1, 2], [2, 3, 3, 4]]
+    with pytest.raises(BadInput, match="before an erasure"):
+        read(Seen.of_vectors(now), "difference")
+    with pytest.raises(BadInput, match="the same users"):
+        read(Seen.of_granted(Granted(user_vectors=now, former_vectors=former[:1])), "difference")
+
+
+def test_lists_and_differences_are_refused_before_training_where_they_are_not_there() -> None:
+    known = public(trained()[0])
+    assert refusal(known, ("lists",), "lists", ()) == ""
+    assert "whole" in refusal(known, ("lists",), "lists", ("user",))
+    assert 'grant "lists"' in refusal(known, (), "lists", ())
+    assert "before an erasure" in refusal(known, ("user_vectors",), "difference", ())
+    assert refusal(known, ("user_vectors", "former_vectors"), "difference", ()) == ""
+    assert refusal(known, ("former_vectors",), "difference", ()).startswith("no user vector")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from veilrec.base.keys import Keys
 from veilrec.errors import BadInput
 from veilrec.lab.threat import Threat
+from veilrec.lab.trials import People, goals_of, trial_of
 
 LABEL = torch.tensor([0] * 60 + [1] * 30 + [-1] * 10)
 TAGS = torch.arange(100) * 7919
@@ -144,3 +147,17 @@ def test_folds_cut_those_who_consent() -> None:
 def test_a_protocol_that_cannot_be_is_refused(options: dict[str, object], where: str) -> None:
     with pytest.raises(BadInput, match=where):
         Threat(**options)  # type: ignore[arg-type]
+
+
+def test_the_others_are_all_who_did_not_ask() -> None:
+    asks = torch.arange(100) < 20
+    who = People({"gender": LABEL}, TAGS, asks=asks)
+    threat = Threat(("gender",), "others")
+    goal = goals_of(who, threat, torch.ones(100, dtype=torch.bool))[0]
+    for repeat in range(2):
+        draw = trial_of(goal._replace(label=LABEL.roll(50)), threat, TAGS, 0, repeat).draw
+        assert torch.equal(draw.target, asks & (LABEL.roll(50) >= 0))
+        assert torch.equal(draw.known, ~asks & (LABEL.roll(50) >= 0))
+    for nobody, word in ((None, "nobody"), (asks & False, "nobody"), (asks | True, "everybody")):
+        with pytest.raises(BadInput, match=f"{word} asked"):
+            goals_of(replace(who, asks=nobody), threat, asks | True)

@@ -52,7 +52,7 @@ PLACES = {  # where the label is planted that a reading must find
     "profile": "item",
     "embeddings": "user",
 }
-APART = {"recovered", "withheld"}  # readings of a head that all share, and of no upload
+APART = {"recovered", "withheld", "lists", "difference"}  # of a head that all share, and of no upload
 SCHEMA = {
     "user": Spec((1, DIM)),
     "item": Spec((DIM,), table=ITEMS),

@@ -72,7 +72,7 @@ class Threat:
     def __post_init__(self) -> None:
         hold(self, "threat")
         if isinstance(self.known, str) and self.known not in (CONSENTING, OTHERS):
-            fix = f'give a number between 0 and 1, "{CONSENTING}" or "{OTHERS}"'
+            fix = f'give a number between 0 and 1, or "{CONSENTING}", or "{OTHERS}"'
             raise BadInput("threat.known", f"{self.known} is no share", fix)
         if not self.own and not self.also:
             raise BadInput("threat.own", "nobody attacks", "name protocols in `also`, or set it to true")
