@@ -70,19 +70,15 @@ def read(seen: Seen, name: str, parts: Sequence[str] = (), columns: int = 128) -
 
 def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
     """The reason why a reading cannot be made of a federation's uploads, whatever they hold; or ""."""
-    if name == "withheld":
-        return _kept_back(public, grants, parts)
-    if name == "lists":
-        return "lists are read as a whole; name no parts" if parts else "" if name in grants else NO_LISTS
+    if name in ("withheld", "lists"):
+        return _kept_back(public, grants, name, parts)
     uploaded = {part_of(n): spec for n, spec in public.weights.items()}
     if missing := [part for part in parts if part not in uploaded]:
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
     if name == "recovered":
         return not_recovered(public, parts)
-    if name == "embeddings":
-        return _unheld(public, grants, parts)
-    if name == "difference":
-        return _unheld(public, grants, parts) if "former_vectors" in grants else NO_FORMER
+    if name in ("embeddings", "difference"):
+        return _unheld(public, grants, name, parts)
     if not uploaded:
         return "nothing that is uploaded is a weight of the model; attack with one that reads what is"
     if public.seats.shape[1] > 1:
@@ -91,13 +87,19 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
     return "" if tables or name == "updates" else f'{name} need an item table; read "updates"'
 
 
-def _unheld(public: Public, grants: Collection[str], parts: Sequence[str]) -> str:
-    """The reason why there are no user vectors to read; or ""."""
+def _unheld(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
+    """The reason why there are no user vectors to read, or none from before; or ""."""
+    if name == "difference" and "former_vectors" not in grants:
+        return NO_FORMER
     return "" if "user_vectors" in grants or _rows_of_users(public, parts) else NO_VECTOR
 
 
-def _kept_back(public: Public, grants: Collection[str], parts: Sequence[str]) -> str:
-    """The reason why the vectors that devices withhold cannot be read; or ""."""
+def _kept_back(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
+    """The reason why lists, or the vectors that devices withhold, cannot be read; or ""."""
+    if name == "lists" and name not in grants:
+        return NO_LISTS
+    if name == "lists":
+        return "lists are read as a whole; name no parts" if parts else ""
     if "withheld" not in grants:
         return 'what is withheld is not uploaded; grant "withheld", or read "updates"'
     if not public.withheld:
