@@ -17,7 +17,7 @@ from veilrec.erasers.leace import LEACE
 from veilrec.erasers.lethe import Lethe
 from veilrec.errors import BadInput
 from veilrec.interactions import id_hashes
-from veilrec.lab.forgetting.case import Deed, Effort, Erasure, lists_of
+from veilrec.lab.forgetting.case import Effort, Erasure, lists_of
 from veilrec.lab.forgetting.receipt import receipt
 from veilrec.lab.forgetting.words import Left, conclusion, left, limits
 from veilrec.lab.trials import People
@@ -49,7 +49,12 @@ def test_a_receipt_has_both_sides_and_is_plain_json() -> None:
     hits[0] = torch.nan
     case = erased(lists=lists_of(table, BEFORE, BEFORE, user, item, 4), history=(user, item))
     case = Erasure(**{**vars(case), "metrics": {"hr@10": (hits, hits - 0.125)}, "later": {5: BEFORE}})
-    found = receipt(case, Deed("lethe", purged=("users.safetensors",)), QUICK)
+    told = {
+        "asked": {"at": "2026-01-02"},
+        "done": {"eraser": {"name": "Lethe", "lots": "keyed"}},
+        "purged": ["a"],
+    }
+    found = receipt(case, told, QUICK)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     told = found["attributes"]["gender"]
     assert [row["known"] for row in told["vectors"]] == [0.2, 0.8]
@@ -65,7 +70,8 @@ def test_a_receipt_has_both_sides_and_is_plain_json() -> None:
     assert cost["before"]["high"] > cost["before"]["low"]
     assert "gender can be read from it" in found["conclusion"][1]
     assert found["done"]["changed"] == USERS
-    assert found["done"]["purged"] == ["users.safetensors"]
+    assert found["asked"] == {"at": "2026-01-02", "attributes": ["gender"], "users": USERS, "of": USERS}
+    assert (found["purged"], found["for_release"]) == (["a"], False)
     assert told["requesters"] is None
     assert found["who_asked"] is None
 

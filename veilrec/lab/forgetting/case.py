@@ -1,9 +1,9 @@
-"""The case: an erasure with all that is there to look at it by, and what its author says was done."""
+"""The case: an erasure with all that is there to look at it by, and how hard it is looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from veilrec.lab.threat import Threat
 from veilrec.lab.trials import People
 from veilrec.metrics.ranking import top
 
-__all__ = ["Deed", "Effort", "Erasure", "ListPair", "lists_of", "usual"]
+__all__ = ["Effort", "Erasure", "ListPair", "lists_of", "usual"]
 
 LISTED = 50  # items of a list
 BLOCK = 1024  # users whose lists are made at once
@@ -58,39 +58,6 @@ class Effort:
 def usual(users: int) -> Effort:
     """The effort that takes seconds: all families, of many users all but the forest, which takes longest."""
     return Effort(tuple(name for name in WORST if users <= FEW or name != "forest"))
-
-
-@dataclass(frozen=True)
-class Deed:
-    """What whoever erased says about it: a receipt prints it and cannot check it.
-
-    Attributes:
-        method, options: The eraser by name, with its options.
-        reason: Why that one, where nobody asked for it by name.
-        asked, done: When, as ISO 8601.
-        model: Hashes of the model ``before`` and ``after``.
-        purged: Files, and parts of files, that were removed because they hold what was before.
-        kept: What was kept although it does, each with why.
-        beyond: Copies that nobody here can reach.
-        keyed: Whether draws came from a seed, so that anybody can repeat them.
-        notes: What else is to be said.
-    """
-
-    method: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
-    asked: str = ""
-    done: str = ""
-    model: Mapping[str, str] = field(default_factory=dict)
-    purged: Sequence[str] = ()
-    kept: Sequence[str] = ()
-    beyond: Sequence[str] = ()
-    keyed: bool = False
-    notes: Sequence[str] = ()
-
-    def values(self) -> dict[str, Any]:
-        """The same in plain words."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from veilrec.base.tensors import raw
-from veilrec.lab.forgetting.case import Deed, Effort, Erasure, usual
+from veilrec.lab.forgetting.case import Effort, Erasure, usual
 from veilrec.lab.forgetting.looks import Looks
 from veilrec.lab.forgetting.usefulness import usefulness
 from veilrec.lab.forgetting.words import conclusion, left, limits
@@ -25,7 +25,7 @@ Told = dict[str, Any]
 
 def receipt(
     erasure: Erasure,
-    deed: Deed | None = None,
+    told: Mapping[str, Any] | None = None,
     effort: Effort | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -34,7 +34,8 @@ def receipt(
 
     Args:
         erasure: Vectors before and after, the truth, and whatever else there is.
-        deed: What its author says was done.
+        told: What whoever erased says about it, which nobody can check: ``asked``, ``done``, ``model`` or
+            ``files`` with their hashes, ``purged``, ``kept``, ``notes``. What is measured is put beside it.
         effort: How hard attackers try; None for what takes seconds.
         seed: Of known users and attackers.
         progress: Called with an attribute, how many are done, and how many there are.
@@ -42,27 +43,34 @@ def receipt(
     Raises:
         BadInput: Where vectors, users and attributes do not fit.
     """
-    began, deed = time.process_time(), deed or Deed()
+    began, told = time.process_time(), told or {}
     looks = Looks(erasure, effort or usual(len(erasure.before)), seed)
     attributes: dict[str, Told] = {}
     for place, name in enumerate(erasure.attributes):
-        (progress or (lambda *told: None))(name, place, len(erasure.attributes))
+        (progress or (lambda *said: None))(name, place, len(erasure.attributes))
         attributes[name] = _about(looks, name)
     who = looks.asked()
     found = [left(name, entry) for name, entry in attributes.items()]
+    keyed = _keyed(told)
     return {
+        **told,
         "kind": "receipt",
         "version": VERSION,
         "conclusion": conclusion(found),
-        "is_not": limits(found, who, keyed=deed.keyed),
-        "for_release": not deed.keyed,
-        "asked": _asked(erasure, deed),
-        "done": {**deed.values(), **_changed(erasure)},
+        "is_not": limits(found, who, keyed=keyed),
+        "for_release": not keyed,
+        "asked": {**told.get("asked", {}), **_asked(erasure)},
+        "done": {**told.get("done", {}), **_changed(erasure)},
         "attributes": attributes,
         "who_asked": who,
         "usefulness": usefulness(erasure.metrics, erasure.people),
         "how": _how(looks, time.process_time() - began),
     }
+
+
+def _keyed(told: Mapping[str, Any]) -> bool:
+    """Whether draws came from a seed, by the options of the eraser."""
+    return bool((told.get("done", {}).get("eraser") or {}).get("lots") == "keyed")
 
 
 def _about(looks: Looks, name: str) -> Told:
@@ -84,12 +92,11 @@ def _about(looks: Looks, name: str) -> Told:
     return {**entry, "sentences": conclusion([left(name, entry)])}
 
 
-def _asked(erasure: Erasure, deed: Deed) -> Told:
+def _asked(erasure: Erasure) -> Told:
     return {
         "attributes": list(erasure.attributes),
         "users": int(erasure.asks.sum()),
         "of": len(erasure.asks),
-        "at": deed.asked,
     }
 
 
