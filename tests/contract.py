@@ -15,10 +15,12 @@ from torch.func import vmap
 
 from veilrec.base.keys import Keys
 from veilrec.base.params import Params, Scope, part_of
+from veilrec.base.plan import Plan
 from veilrec.clients import Clients
-from veilrec.examples import Portion
+from veilrec.examples import Draw
 from veilrec.model import Device, Recommender, bind
 from veilrec.recipe.catalogue import entries
+from veilrec.wire.uploads import Letter
 
 # Given to whatever takes an option of that name.
 SMALL = {"dim": 6, "attribute": "gender", "head": (8, 4), "part": "adversary"}
@@ -49,6 +51,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"kind": "neumf", "personal": True},
     ],
     "FedRAP": [{"variant": "original"}, {"project": 5}],
+    "GRU4Rec": [{"items": "private", "sharing": "private", "units": 4}],
+    "SASRec": [{"items": "private", "sharing": "private", "blocks": 1, "heads": 1}],
     "PFedRec": [{"personal": False}],
     "APM": [
         {"order": "equation-11", "rows": "touched", "low": 10.0},
@@ -144,10 +148,9 @@ class Scene:
         """A step of a pass in which some clients are padded."""
         cohort = torch.tensor(sorted(range(len(clients)), key=lambda k: -clients.sizes[k]))
         keys = Keys.seed(seed).fold(clients.tags[cohort])
-        portion = Portion.draw(
-            clients, cohort, keys, epochs=1, negatives=3, history=model.history, dtype=torch.float64
-        )
-        batch = next(step.batch for step in portion.steps(0, size) if not step.batch.weight.all())
+        plan = Plan(rounds=1, negatives=3, precision="float64")
+        drawn = model.examples(Draw(clients, cohort, keys, plan, Letter(0, {})))
+        batch = next(step.batch for step in drawn.steps(0, size) if not step.batch.weight.all())
         active = len(batch.weight)
         own = Keys(keys.value[:active])
         params = {}

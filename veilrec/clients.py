@@ -225,8 +225,13 @@ class Clients:
         event = self.events.start[cohort][client] + place
         return client * self.n_seats + self.events.seat[event], self.events.item[event]
 
-    def batch(self, cohort: Tensor, *, history: int, rows: Tensor, dtype: torch.dtype) -> Batch:
-        """A cohort's facts before any step: a batch without examples, its item ids global."""
+    def batch(
+        self, cohort: Tensor, *, history: int, rows: Tensor, dtype: torch.dtype, later: Tensor | None = None
+    ) -> Batch:
+        """A cohort's facts before any step: a batch without examples, its item ids global.
+
+        Histories are those of training; with ``later [c, seats]`` they end with that item, if it is one.
+        """
         seats = self.seats[cohort]  # [c, seats]
         seat = seats.clamp(min=0)
         none = seats.new_zeros(len(cohort), 0)
@@ -238,7 +243,7 @@ class Clients:
             item=none,
             negative=none[:, :, None],
             weight=none.to(dtype),
-            history=self.events.history(seats, history),
+            history=ending(self.events.history(seats, history), later),
             features=seat.new_zeros(*seat.shape, width, dtype=dtype)
             if features is None
             else features[seat].to(dtype),
@@ -249,6 +254,18 @@ class Clients:
             rest=seats.new_zeros(*seats.shape, 0, dtype=dtype),
             taken=seats >= 0,
         )
+
+
+def ending(history: Tensor, later: Tensor | None) -> Tensor:
+    """Histories ``[c, seats, t]`` whose last item is one that came later ``[c, seats]``; -1 is none.
+
+    >>> ending(torch.tensor([[[-1, 3]], [[4, 5]]]), torch.tensor([[7], [-1]])).tolist()
+    [[[3, 7]], [[4, 5]]]
+    """
+    if later is None or not history.shape[-1]:
+        return history
+    moved = torch.cat([history[..., 1:], later[..., None]], -1)
+    return torch.where(later[..., None] >= 0, moved, history)
 
 
 class Events(NamedTuple):

@@ -62,6 +62,7 @@ class Recommender(nn.Module, ABC):
     parts: Parts
     dim: int  # width of `represent`
     history: int = 0  # how many of a user's latest items `Batch.history` shall hold; -1 for all
+    ordered: bool = False  # whether it reads what came last: its history at the test has the validation item
     personal: bool = False  # whether a device trains once more before it scores
     classes: Mapping[str, int] | None = None  # of each attribute of the data; None where no data is known
     scale: Scales = SCALE  # standard deviation of fresh user and item tables, one for all or by part

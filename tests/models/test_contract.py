@@ -204,7 +204,7 @@ def test_it_ranks_the_checkerboard(case: Case, seated: int, checkerboard: Intera
     """A held-out even item stands above all odd ones for an even user, and the other way round."""
     model = case.build(24, 1)
     own = {name: model.parts[part_of(name)].rows for name in model.names(Scope.EXPOSED, Scope.PRIVATE)}
-    if not model.history and set(own.values()) <= {"item"}:
+    if (not model.history and set(own.values()) <= {"item"}) or not model.names(Scope.SHARED):
         pytest.skip("the same list for everyone, or one that is learned item by item")
     slow = {part_of(name): 0.001 for name, rows in own.items() if rows == "item"}  # or devices learn by heart
     clients = phones(checkerboard) if seated == 1 else silos(checkerboard, 24 // seated)

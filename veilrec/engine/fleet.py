@@ -241,10 +241,15 @@ class Fleet(ABC):
         """Weights that some devices hold, ``[c, …]``, with their own item tables whole: for few at a time."""
         return private_rows.whole(self.model, self.devices, cohort, names, self.first_keys(cohort))
 
-    def everything(self, cohort: Tensor) -> Batch:
-        """A batch of some devices' users, with all items in the place of a local table."""
+    def everything(self, cohort: Tensor, which: str = "validation") -> Batch:
+        """A batch of some devices' users, with all items in the place of a local table.
+
+        For the ``test`` of a model that goes by what came last, histories end with the validation item.
+        """
         rows = torch.arange(self.clients.log.n_items, device=cohort.device)
-        return self.clients.batch(cohort, history=self.model.history, rows=rows, dtype=self.plan.dtype)
+        later = self.clients.validation[cohort] if self.model.ordered and which == "test" else None
+        length, dtype = self.model.history, self.plan.dtype
+        return self.clients.batch(cohort, history=length, rows=rows, dtype=dtype, later=later)
 
     @cached_property
     def _candidates(self) -> dict[int, Tensor]:

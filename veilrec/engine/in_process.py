@@ -252,7 +252,7 @@ class InProcess(Fleet):
     def evaluate(self, server: Counterpart, which: str = "test", judge: Evaluation | None = None) -> Scored:
         judge = judge or self.evaluation
         with self.working() as pool:
-            score, among = serving.scorer(self, server, pool), self.candidates(judge)
+            score, among = serving.scorer(self, server, pool, which), self.candidates(judge)
             return evaluate(judge, self.clients, which, score, among, pool)
 
     def floor(self, judge: Evaluation | None = None, counts: Tensor | None = None) -> Scored:

@@ -40,9 +40,12 @@ View = Callable[[Tensor], Params]  # clients [c] → all weights that they score
 Ask = Callable[[Tensor], Message]  # clients [c] → what they ask with, client axis first
 
 
-def scorer(fleet: Fleet, server: Counterpart, pool: Workers) -> Score:
-    """Clients ``[c]`` and items ``[c, seats, n]`` (None for all) to scores ``[c, seats, n]``."""
-    score, few = _scorer(fleet, server, pool), at_once(fleet)
+def scorer(fleet: Fleet, server: Counterpart, pool: Workers, which: str = "test") -> Score:
+    """Clients ``[c]`` and items ``[c, seats, n]`` (None for all) to scores ``[c, seats, n]``.
+
+    `which` items are judged by them: for the ``test``, what a model reads may end with the validation item.
+    """
+    score, few = _scorer(fleet, server, pool, which), at_once(fleet)
 
     def some_at_a_time(cohort: Tensor, items: Tensor | None) -> Tensor:
         parts = cohort.split(few)
@@ -60,16 +63,16 @@ def at_once(fleet: Fleet) -> int:
     return max(1, (HELD if model.personal else WIDE) // each) if each else 0
 
 
-def _scorer(fleet: Fleet, server: Counterpart, pool: Workers) -> Score:
+def _scorer(fleet: Fleet, server: Counterpart, pool: Workers, which: str) -> Score:
     """The scores of few enough clients, by what they were sent or by weights of each device's own."""
     if overrides(fleet.protocol, Protocol, "query"):
-        ask = asker(fleet, server, pool)
+        ask = asker(fleet, server, pool, which=which)
         return lambda cohort, items: server.scores(ask(cohort), items)
     model, batched = fleet.model, overrides(fleet.model, Recommender, "cohort_scores")
     view = _view(fleet, server, pool) if model.personal else None
 
     def score(cohort: Tensor, items: Tensor | None) -> Tensor:
-        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort, which)
         params, where = weights(fleet, sent, cohort, view)
         if batched:
             return model.cohort_scores(params, batch, items)
@@ -84,13 +87,15 @@ def _scorer(fleet: Fleet, server: Counterpart, pool: Workers) -> Score:
     return score
 
 
-def asker(fleet: Fleet, server: Counterpart, pool: Workers, secret: Keys | None = None) -> Ask:
+def asker(
+    fleet: Fleet, server: Counterpart, pool: Workers, secret: Keys | None = None, which: str = "test"
+) -> Ask:
     """Clients ``[c]`` to what they ask the server with: under `secret` keys, or the same at every look."""
     view = _view(fleet, server, pool) if fleet.model.personal else None
     keys = (secret or Keys.seed(0, fleet.keys.value.device)).fold("score")
 
     def ask(cohort: Tensor) -> Message:
-        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort)
+        sent, batch = server.send(fleet.clients.number[cohort]), fleet.everything(cohort, which)
         params, where = weights(fleet, sent, cohort, view)
         device, axes = _device(batch, sent, keys.fold(fleet.clients.tags[cohort]))
         mine = pool.own(fleet.model)
