@@ -132,7 +132,7 @@ def test_what_follows_is_learned(build: object) -> None:
         evaluation=judge,
         rounds=120,
         optimiser="adam",
-        lr=0.02,
+        lr=0.005,
     )
     state = run(fed, 120)
     assert fed.evaluate(state, "validation").means()["hr@1"] > 0.9
