@@ -75,6 +75,8 @@ def test_a_planted_leak_is_found_and_told_in_plain_words() -> None:
         "micro_f1": 200,
     }
     assert {group["group"] for group in told["groups"]} == {"female", "male"}
+    at_1 = 0.5 + 0.5 * math.erf((3.0 - 2.326) / math.sqrt(2))  # of two normals 3 apart: 0.75
+    assert all(group["tpr_at_1"]["value"] == pytest.approx(at_1, abs=0.12) for group in told["groups"])
 
 
 def test_nothing_is_found_where_nothing_is() -> None:

@@ -77,14 +77,14 @@ def test_it_is_used_by_keys_alone(browser: Any, page: Path) -> None:
         keys.press("Tab")
         assert opened.page.evaluate("document.activeElement.className") == "skip"
         assert opened.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-        assert (opened.colours(), button.get_attribute("aria-pressed")) == (LIGHT, "false")
+        assert (opened.colours(), button.inner_text()) == (LIGHT, "Dark theme")
         keys.press("Tab")
         keys.press("Enter")
-        assert (opened.colours(), button.get_attribute("aria-pressed")) == (DARK, "true")
+        assert (opened.colours(), button.inner_text()) == (DARK, "Light theme")
         keys.press("Space")
         assert opened.colours() == LIGHT
         reached = "(all) => all.every((one) => one.tabIndex === 0)"
-        assert opened.page.eval_on_selector_all("button, select, summary, .wide", reached)
+        assert opened.page.eval_on_selector_all("button, select, summary, .wide, .tip", reached)
 
 
 def test_paper_is_white_even_in_the_dark(browser: Any, page: Path) -> None:

@@ -282,5 +282,18 @@ def _groups(goal: Goal, worst: Tried, people: People, threat: Threat) -> list[di
                 each.append(summary(share, mean(right, weight)))
             if each:
                 rate = told(combine(each))
-                found.append({"by": by, "group": str(names[number]), "users": users, "micro_f1": rate})
+                group = {"by": by, "group": str(names[number]), "users": users, "micro_f1": rate}
+                found.append(group | (_sure(goal, number, worst, people, threat) if by == goal.name else {}))
     return found
+
+
+def _sure(goal: Goal, number: int, worst: Tried, people: People, threat: Threat) -> dict[str, Any]:
+    """The share of a class that is found while at most one in a hundred of the others is taken for it."""
+    each = []
+    for answer in worst.answers:
+        target = answer.trial.draw.target
+        truth, scores = (goal.label[target] == number).long(), answer.scores[target][:, number]
+        weight = people.weights(target, threat.resamples)
+        alone, again = (measures.tpr_at(truth, scores, 0.01, rows) for rows in (None, weight))
+        each.append(summary(float(alone[0]), again))
+    return {"tpr_at_1": told(combine(each))}

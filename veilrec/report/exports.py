@@ -93,6 +93,8 @@ def _attribute(entry: Mapping[str, Any]) -> Iterator[Row]:
         who = f"{group.get('by')}: {group.get('group')}"
         right = read(group.get("micro_f1"))
         yield from _row("group", "micro_f1", right, what=who, **_floor(entry, "micro_f1"))
+        sure = read(group.get("tpr_at_1"))
+        yield from _row("group", "tpr_at_1", sure, what=who, **_floor(entry, "tpr_at_1"))
 
 
 def _row(about: str, measure: str, one: Measure | None, **more: Any) -> Iterator[Row]:

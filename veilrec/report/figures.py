@@ -125,7 +125,7 @@ def intervals(measures: Sequence[Measure | None], tint: str) -> Figure:
 
 
 def line(
-    name: str, at: float, across: str, style: str = "dash", layer: str = "below"
+    name: str, at: float, across: str, style: str = "dash", layer: str = "below", left: bool = False
 ) -> tuple[Figure, Figure]:
     """A reference line across the plot, and its label; `across` is the axis that its value is on."""
     other = "y" if across == "x" else "x"
@@ -137,7 +137,7 @@ def line(
     if across == "x":
         label |= {"y": 1, "yanchor": "bottom", "xanchor": "center"}
     else:
-        label |= {"x": 1, "xanchor": "right", "yanchor": "bottom"}
+        label |= {"x": 0.0 if left else 1, "xanchor": "left" if left else "right", "yanchor": "bottom"}
     return shape, label
 
 

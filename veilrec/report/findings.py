@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, FindingTerms
-from veilrec.metrics.measures import SURE
+from veilrec.metrics.measures import SURE, Measure
 from veilrec.metrics.sentences import About, both_ways, sentence, sight_of
 from veilrec.metrics.statements import Statement, statements_of
 from veilrec.metrics.words import bracketed
@@ -21,6 +21,7 @@ __all__ = [
     "findings",
     "rows_apart",
     "strip",
+    "strip_of",
     "table_of_verdicts",
 ]
 
@@ -128,17 +129,17 @@ def claims(family: Family) -> dict[str, list[Statement]]:
 
 
 def strip(one: Verdict) -> dict[str, float] | None:
+    """The places of a verdict on a line."""
+    return strip_of(one.measure, one.chance, one.leaning)
+
+
+def strip_of(one: Measure, chance: float, leaning: str) -> dict[str, float] | None:
     """Places on a line from a little below chance to 1; from 1 below it where a leak lies below."""
-    if not one.measure.sure:
+    if not one.sure:
         return None
-    least = 2 * one.chance - 1 if one.leaning == "below" else one.chance - 2 * EDGE
+    least = 2 * chance - 1 if leaning == "below" else chance - 2 * EDGE
     span = 1 - least
-    places = {
-        "low": one.measure.low,
-        "value": one.measure.value,
-        "high": one.measure.high,
-        "chance": one.chance,
-    }
+    places = {"low": one.low, "value": one.value, "high": one.high, "chance": chance}
     return {name: round(min(100.0, max(0.0, 100 * (at - least) / span)), 1) for name, at in places.items()}
 
 

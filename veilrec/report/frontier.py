@@ -67,7 +67,8 @@ def frontier(family: Family) -> Chart:
     caption = (
         "Better is up and to the left. Crosses are 95 % intervals over users and seeds; small marks are "
         "single seeds. The dotted step joins those that no other beats on both axes by its mean; whether a "
-        "difference is shown stands in the table above. A collapsed model is hollow, pale and not on the "
+        "difference is shown stands under the table of verdicts. Leakage below chance is "
+        "mirrored. A collapsed model is hollow, pale and not on the "
         "frontier; audits that were not made alike have no frontier."
     )
     return Chart("frontier", "Usefulness against leakage", caption, "Leakage of", variants)
@@ -103,12 +104,12 @@ def _plane(family: Family, points: Sequence[Point]) -> Figure:
     ]
     lines = [line(f"chance {chance:g}", chance, "x", "dash", "above")]
     if (floor := points[0].arm.floor) is not None:
-        lines.append(line(f"popularity {number(floor)}", floor, "y"))
-    axis = f"leakage: {MEASURES[scale].short} of the worst attacker, mirrored at chance"
+        lines.append(line(f"popularity {number(floor)}", floor, "y", left=True))
+    axis = f"leakage: {MEASURES[scale].short} of the worst attacker"
     return drawing(
         data,
         lines,
-        height=480,
+        height=420,
         margin={"t": 26},
         showlegend=len(points) > 1,
         xaxis=titled(axis),

@@ -9,6 +9,7 @@ from veilrec.metrics.arms import Arm, Family
 from veilrec.metrics.measures import Measure
 from veilrec.metrics.words import bare, bracketed, number
 from veilrec.report.figures import Chart, Figure, PageTable, Variant, drawing, rows_figure, ticks
+from veilrec.report.names import attacker_words, part_words
 from veilrec.report.verdicts import (
     MEASURES,
     SCALES,
@@ -114,7 +115,12 @@ def _attackers(family: Family, audit: str, attribute: str, measure: str) -> Figu
     keys = _keys(found.values())
     oracles = {name for one in found.values() for name, who in one.items() if who.oracle}
     starred = {name for arm in found if (one := verdict(arm, audit, attribute)) for name in one.attackers}
-    names = [f"{key}{' (oracle)' * (key in oracles)}{' ★' * (key in starred)}" for key in keys]
+    sends = str((family.first.settings.get("protocol") or {}).get("sends", ""))
+    told = [attacker_words(key, sends) for key in keys]
+    names = [
+        f"{name}{' (oracle)' * (key in oracles)}{' ★' * (key in starred)}"
+        for key, name in zip(keys, told, strict=True)
+    ]
     series = [
         (arm, [one[key].scores.get(measure) if key in one else None for key in keys])
         for arm, one in found.items()
@@ -156,7 +162,7 @@ def _heat(name: str, group: str, rows: Parts) -> Variant:
         [],
         height=48 * len(rows) + 70,
         showlegend=False,
-        xaxis=ticks(keys, 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
+        xaxis=ticks([part_words(key) for key in keys], 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
         yaxis=ticks([row for row, _ in rows], 18, autorange="reversed", **plain),
     )
     body = [[row, *(bracketed(found.get(key)) for key in keys)] for row, found in rows]

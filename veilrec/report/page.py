@@ -17,26 +17,27 @@ from veilrec.metrics.arms import Family, families, protocols, terms
 from veilrec.metrics.measures import gathered
 from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
+from veilrec.report.conclusion import conclusion, tiles
 from veilrec.report.exports import COLUMNS, embedded, table, to_csv
+from veilrec.report.exposed import exposed, most_exposed
 from veilrec.report.figures import Chart
 from veilrec.report.findings import (
     MARKS,
     by_chance,
     claims,
     doubts,
-    findings,
     rows_apart,
     strip,
     table_of_verdicts,
 )
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_part, touched
+from veilrec.report.names import MEANINGS
+from veilrec.report.topics import topics
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
 
 __all__ = ["page"]
-
-SHOWN = 6  # findings before the fold
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ def page(results: Sequence[tuple[str, Result]], title: str) -> str:
     charts = {
         f"{block['key']}-{chart.key}": [variant.figure for variant in chart.variants]
         for block in blocks
-        for section in block["sections"]
-        for chart in section.charts
+        for chart in [
+            *([block["frontier"]] if block["frontier"] else []),
+            *(chart for section in block["sections"] for chart in section.charts),
+        ]
     }
     rows = table(results)
     numbers = {"columns": COLUMNS, "rows": [list(row.values()) for row in rows], "csv": to_csv(rows)}
@@ -72,7 +75,6 @@ def page(results: Sequence[tuple[str, Result]], title: str) -> str:
         script=(script := _read("script.js")),
         plotly=(plotly := get_plotlyjs()),
         policy=_policy([plotly, script], [style]),
-        shown=SHOWN,
         unwanted=re.findall(r'getElementById\("([0-9a-f]{64})"\)', plotly),
     )
     return text.lstrip().encode("utf-8", "replace").decode("utf-8")  # a path may hold bytes that are no text
@@ -98,22 +100,28 @@ def _meta(groups: Sequence[Family], runs: int) -> str:
 
 def _block(family: Family, place: int) -> dict[str, Any]:
     """All that the template says about one family."""
+    said = claims(family)
     sections = [
-        Section("tradeoff", "Usefulness against leakage", [frontier(family)]),
         Section("attackers", "Who finds out how much", [by_attacker(family)]),
         Section("parts", "Where it leaks", [by_part(family)]),
         Section("learning", "How it learned", [running.learning(family)]),
-        Section("people", "Who is found out", [touched(family)]),
+        Section("people", "Which items a person touched", [touched(family)]),
     ]
+    plane = frontier(family)
     drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {
         "key": f"f{place}",
         "family": family,
-        "findings": findings(family),
+        "conclusion": conclusion(family, said),
+        "one_seed": all(len(arm.runs) == 1 for arm in family.arms),
+        "tiles": tiles(family),
+        "frontier": plane if plane.variants else None,
+        "topics": topics(family),
+        "exposed": [(audit, exposed(family, audit), most_exposed(family, audit)) for audit in family.audits],
         "doubts": doubts(family),
         "chance": by_chance(family),
         "verdicts": {audit: table_of_verdicts(family, audit) for audit in family.audits},
-        "claims": claims(family),
+        "claims": said,
         "terms": {audit: protocols(family, audit) for audit in family.audits},
         "terms_of": terms,
         "rows_apart": {audit: rows_apart(family, audit) for audit in family.audits},
@@ -146,7 +154,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals |= {"number": number, "strip": strip, "marks": MARKS}
+    environment.globals |= {"number": number, "strip": strip, "marks": MARKS, "meanings": MEANINGS}
     return environment.from_string(_read("page.html"))
 
 

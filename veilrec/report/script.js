@@ -105,7 +105,7 @@
     (row) => Object.fromEntries(row.map((cell, k) => [store.numbers.columns[k], cell]))), null, 1);
 
   const theme = document.getElementById("theme");
-  const press = () => theme.setAttribute("aria-pressed", String(dark()));
+  const press = () => { theme.textContent = dark() ? "Light theme" : "Dark theme"; };
   theme.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
     press();
