@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = "docs"
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 
 
 def papers(root: Path = ROOT) -> dict[str, str]:
@@ -35,15 +35,15 @@ def mended(text: str, place: str, root: Path = ROOT) -> str:
     here = posixpath.dirname(built.get(place, place.removeprefix(f"{DOCS}/")))
 
     def mend(link: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(place), link[2]))
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(place), link[3]))
         inside = built.get(target) or (
             target.removeprefix(f"{DOCS}/") if target.startswith(f"{DOCS}/") else ""
         )
         if not inside:
             return (
-                f"{link[1]} (`{target}`)" if (root / target).exists() and target not in link[1] else link[1]
+                f"{link[2]} (`{target}`)" if (root / target).exists() and target not in link[2] else link[2]
             )
-        return f"[{link[1]}]({posixpath.relpath(inside, here or '.')}{link[3] or ''})"
+        return f"{link[1]}[{link[2]}]({posixpath.relpath(inside, here or '.')}{link[4] or ''})"
 
     return LINK.sub(mend, text)
 

@@ -138,6 +138,7 @@ def test_what_the_page_of_names_lists_can_be_imported() -> None:
         ("docs/guide.md", "[attacks](attacks.md#x)", "[attacks](attacks.md#x)"),
         ("docs/guide.md", "[elsewhere](https://example.org/x)", "[elsewhere](https://example.org/x)"),
         ("docs/guide.md", "![a picture](pictures/x.png)", "![a picture](pictures/x.png)"),
+        ("papers/apm/README.md", "![bars](../../docs/pictures/x.svg)", "![bars](../pictures/x.svg)"),
     ],
 )
 def test_links_hold_among_the_built_pages(place: str, link: str, mended: str) -> None:

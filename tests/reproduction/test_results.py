@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.reproduction.tiny import attacked, ranked, shelved, write
+from veilrec.metrics.measures import Measure
 from veilrec.reproduction.cells import FinishedRuns
 from veilrec.reproduction.claims import check
 from veilrec.reproduction.contents import Named, Table
+from veilrec.reproduction.nearness import HEADING, Printed, line_of, nearness
 from veilrec.reproduction.overview import Told, overview
 from veilrec.reproduction.paper import Paper
 from veilrec.reproduction.results import markdown, marks
@@ -113,7 +115,12 @@ def test_a_paper_without_claims_has_no_overview(world: World) -> None:
 
 def test_the_overview_stands_before_the_tables(world: World) -> None:
     heads = [line for line in text(world).splitlines() if line.startswith("#")]
-    assert heads[1:3] == ["## What the paper says, on our numbers", "## Synthetic"]
+    assert heads[1:5] == [
+        HEADING,
+        "## How to read it",
+        "## What the paper says, on our numbers",
+        "## Synthetic",
+    ]
 
 
 # ---- nothing that was not measured
@@ -288,3 +295,21 @@ def test_rows_that_rest_on_a_verdict_of_before_are_marked(world: World) -> None:
     (told,) = [line for line in marks(paper, page((paper, out))) if "verdict of before" in line]
     assert told.startswith("*Worst of all* is a verdict of before,")
     assert told.endswith("in Plain; Noisy.")
+
+
+# ---- how near we come
+
+
+def test_a_table_says_how_near_it_comes(world: World) -> None:
+    here = page(world)
+    assert line_of("table1", here).startswith("- table1: ")
+    pairs = [
+        Printed(0.610, Measure(0.604, 0.55, 0.65)),
+        Printed(0.700, Measure(0.604, 0.55, 0.65)),
+        Printed(0.614, Measure(0.604, 0.604, 0.604)),
+        Printed(0.5, None),
+    ]
+    assert nearness("t", pairs, ["Plain"]) == (
+        "- t: 4 printed, 2 within 0.01, 1 inside our interval, 1 not measured here. Not run: Plain."
+    )
+    assert nearness("t", [], []) == "- t: the paper prints no number."

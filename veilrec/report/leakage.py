@@ -13,6 +13,7 @@ from veilrec.report.names import attacker_words, part_words
 from veilrec.report.verdicts import (
     MEASURES,
     SCALES,
+    Attacker,
     attackers,
     floors,
     measures,
@@ -113,14 +114,8 @@ def _keys(found: Iterable[Mapping[Key, Any]]) -> list[Key]:
 def _attackers(family: Family, audit: str, attribute: str, measure: str) -> Figure:
     found = {arm: attackers(arm, audit, attribute) for arm in family.arms}
     keys = _keys(found.values())
-    oracles = {name for one in found.values() for name, who in one.items() if who.oracle}
     starred = {name for arm in found if (one := verdict(arm, audit, attribute)) for name in one.attackers}
-    sends = str((family.first.settings.get("protocol") or {}).get("sends", ""))
-    told = [attacker_words(key, sends) for key in keys]
-    names = [
-        f"{name}{' (oracle)' * (key in oracles)}{' ★' * (key in starred)}"
-        for key, name in zip(keys, told, strict=True)
-    ]
+    names = [_called(family, key, found.values(), key in starred) for key in keys]
     series = [
         (arm, [one[key].scores.get(measure) if key in one else None for key in keys])
         for arm, one in found.items()
@@ -129,6 +124,13 @@ def _attackers(family: Family, audit: str, attribute: str, measure: str) -> Figu
     across = {} if measure == "auc" else floors(family, audit, attribute, measure)
     across = across or ({} if chance is None else {"chance": chance})
     return rows_figure(names, series, MEASURES[measure].words, across, chance if measure in SCALES else None)
+
+
+def _called(family: Family, key: str, found: Iterable[Mapping[str, Attacker]], starred: bool) -> str:
+    """An attacker by words, with what sets it apart."""
+    sends = str((family.first.settings.get("protocol") or {}).get("sends", ""))
+    oracle = any(key in one and one[key].oracle for one in found)
+    return f"{attacker_words(key, sends)}{' (oracle)' * oracle}{' ★' * starred}"
 
 
 def _attacker_table(family: Family, audit: str, attribute: str, shown: Sequence[str]) -> PageTable:

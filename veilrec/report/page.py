@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from veilrec.metrics.arms import Family, families, protocols, terms
 from veilrec.metrics.measures import gathered
+from veilrec.metrics.statements import Statement
 from veilrec.metrics.words import bare, number
 from veilrec.report import protocol, running
 from veilrec.report.conclusion import conclusion, tiles
@@ -101,21 +102,10 @@ def _meta(groups: Sequence[Family], runs: int) -> str:
 def _block(family: Family, place: int) -> dict[str, Any]:
     """All that the template says about one family."""
     said = claims(family)
-    sections = [
-        Section("attackers", "Who finds out how much", [by_attacker(family)]),
-        Section("parts", "Where it leaks", [by_part(family)]),
-        Section("learning", "How it learned", [running.learning(family)]),
-        Section("people", "Which items a person touched", [touched(family)]),
-    ]
-    plane = frontier(family)
-    drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
     return {
         "key": f"f{place}",
         "family": family,
-        "conclusion": conclusion(family, said),
-        "one_seed": all(len(arm.runs) == 1 for arm in family.arms),
-        "tiles": tiles(family),
-        "frontier": plane if plane.variants else None,
+        **_screen(family, said),
         "topics": topics(family),
         "exposed": [(audit, exposed(family, audit), most_exposed(family, audit)) for audit in family.audits],
         "doubts": doubts(family),
@@ -127,7 +117,7 @@ def _block(family: Family, place: int) -> dict[str, Any]:
         "rows_apart": {audit: rows_apart(family, audit) for audit in family.audits},
         "scales": {(v.audit, v.attribute): MEASURES[v.scale].short for v in verdicts(family)},
         "apart": [arm.label for arm in family.arms if arm.collapsed],
-        "sections": [section for section in drawn if section.charts],
+        "sections": _sections(family),
         "cost": running.cost(family),
         "tested": bare(family.first.utility.users),
         "reads": _reads(family),
@@ -139,6 +129,29 @@ def _block(family: Family, place: int) -> dict[str, Any]:
         "runs": protocol.runs(family),
         "settings": [(arm, protocol.settings(arm)) for arm in family.arms],
     }
+
+
+def _screen(family: Family, said: Mapping[str, Sequence[Statement]]) -> dict[str, Any]:
+    """The first screen: what it comes to, the tiles, and usefulness against leakage."""
+    plane = frontier(family)
+    return {
+        "conclusion": conclusion(family, said),
+        "one_seed": all(len(arm.runs) == 1 for arm in family.arms),
+        "tiles": tiles(family),
+        "frontier": plane if plane.variants else None,
+    }
+
+
+def _sections(family: Family) -> list[Section]:
+    """The charts below, by heading; none without a drawing."""
+    sections = [
+        Section("attackers", "Who finds out how much", [by_attacker(family)]),
+        Section("parts", "Where it leaks", [by_part(family)]),
+        Section("learning", "How it learned", [running.learning(family)]),
+        Section("people", "Which items a person touched", [touched(family)]),
+    ]
+    drawn = [Section(s.key, s.title, [chart for chart in s.charts if chart.variants]) for s in sections]
+    return [section for section in drawn if section.charts]
 
 
 def _reads(family: Family) -> list[str]:

@@ -15,7 +15,7 @@ from veilrec.metrics.words import bracketed
 from veilrec.report.findings import Finding, findings, strip, strip_of
 from veilrec.report.verdicts import membership
 
-__all__ = ["HISTORY", "Line", "Topic", "severity", "topics", "touching"]
+__all__ = ["HISTORY", "ArmLine", "Topic", "severity", "topics", "touching"]
 
 HISTORY = "which items a person touched"
 STEPS = ((0.5, "high"), (0.2, "medium"), (0.0, "low"))  # shares of the way from chance to certainty
@@ -26,7 +26,7 @@ WAYS = {
 }
 
 
-class Line(NamedTuple):
+class ArmLine(NamedTuple):
     """One arm under a topic: its number, drawn and in words, and the sentence that tells it."""
 
     arm: Arm
@@ -52,7 +52,7 @@ class Topic(NamedTuple):
     title: str
     audit: str
     severity: str
-    lines: Sequence[Line]
+    lines: Sequence[ArmLine]
     same: str
     advice: tuple[str, str]
 
@@ -86,7 +86,7 @@ def touching(arm: Arm, audit: str) -> tuple[str, Measure] | None:
 
 def _of_attribute(family: Family, mine: Sequence[Finding]) -> tuple[float, Topic]:
     lines = [
-        Line(f.arm, f.measure, strip(f.verdict), f.verdict.leaning, f.sentence, str(f.terms)) for f in mine
+        ArmLine(f.arm, f.measure, strip(f.verdict), f.verdict.leaning, f.sentence, str(f.terms)) for f in mine
     ]
     worst = mine[0].verdict
     word = "none" if worst.arm.collapsed else severity(worst.leak, worst.chance, worst.leaning)
@@ -115,7 +115,7 @@ def _touched(family: Family, audit: str) -> Iterator[tuple[Arm, str, Measure]]:
     yield from sorted(there, key=lambda one: (bool(one[0].collapsed), -one[2].folded(0.5).value))
 
 
-def _history_line(family: Family, audit: str, arm: Arm, way: str, most: Measure) -> Line:
+def _history_line(family: Family, audit: str, arm: Arm, way: str, most: Measure) -> ArmLine:
     leaning, share = most.leaning(0.5), 100 * most.folded(0.5).value
     often = "nearly always" if share >= 99.5 else f"{share:.0f} times of 100"
     said = (
@@ -125,7 +125,9 @@ def _history_line(family: Family, audit: str, arm: Arm, way: str, most: Measure)
     if leaning == "none":
         said = "From one upload of a person nobody tells the items that they touched from others."
     told = f"AUC {bracketed(most, 2)}, chance 0.5"
-    return Line(arm, told, strip_of(most, 0.5, leaning), leaning, said, str(terms(arm, audit)).split(";")[0])
+    return ArmLine(
+        arm, told, strip_of(most, 0.5, leaning), leaning, said, str(terms(arm, audit)).split(";")[0]
+    )
 
 
 def _depth(leak: Measure, chance: float) -> float:

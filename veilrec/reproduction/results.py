@@ -8,6 +8,7 @@ from typing import Any
 from veilrec import __version__
 from veilrec.metrics.leaks import BEFORE
 from veilrec.reproduction.facts import fact_of
+from veilrec.reproduction.nearness import line_of, near_lines
 from veilrec.reproduction.numbers import rests_on_before
 from veilrec.reproduction.overview import SAYS, Told, heading, missing_lines, overview
 from veilrec.reproduction.paper import Paper
@@ -21,7 +22,19 @@ __all__ = ["Told", "gaps", "markdown", "marks", "plain"]
 
 def markdown(paper: Paper, told: Sequence[Told], commands: Sequence[str], stale: Mapping[str, str]) -> str:
     """All tables of a paper by dataset, behind a head that says how to read them and what came out."""
-    lines = [f"# Results: {paper.title}", "", *_head(paper, told, commands), "", *overview(paper, told)]
+    near = near_lines(
+        line_of(f"{one.page.name} on {paper.datasets[one.page.dataset].label}", one.page) for one in told
+    )
+    lines = [
+        f"# Results: {paper.title}",
+        "",
+        *near,
+        "",
+        "## How to read it",
+        "",
+        *_head(paper, told, commands),
+    ]
+    lines += ["", *overview(paper, told)]
     for dataset in dict.fromkeys(one.page.dataset for one in told):
         lines += ["", f"## {paper.datasets[dataset].label}"]
         for one in told:
