@@ -14,7 +14,10 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "veilrec"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-COMPARED = ("alike", "arms", "comparison", "epsilons", "groups", "leaks", "sentences", "statements")
+COMPARED = (
+    *("alike", "arms", "comparison", "epsilons", "groups", "leaks", "paired_audits", "sentences"),
+    *("statements", "vector_audits"),
+)
 METRICS = {f"metrics/{name}" for name in COMPARED}  # of finished runs; the rest of the room is below them
 LAYERS = [  # each may import only from the rows above it; a room stands for its modules that have no row
     {"errors"},

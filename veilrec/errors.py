@@ -16,6 +16,7 @@ __all__ = [
     "Exhausted",
     "InUse",
     "Interrupted",
+    "LeaksMore",
     "Lost",
     "NoMemory",
     "VeilrecError",
@@ -91,6 +92,12 @@ class Corrupted(VeilrecError):
     """State on disk that does not match its checksum, or does not belong to this run."""
 
     code = 4
+
+
+class LeaksMore(VeilrecError):
+    """A leak above what a pipeline lets pass (`veilrec audit --fail-above`), once all is written."""
+
+    code = 5
 
 
 class Interrupted(VeilrecError):

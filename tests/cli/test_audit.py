@@ -130,6 +130,63 @@ def test_hostile_names_are_shown_not_obeyed(place: Path, capsys: pytest.CaptureF
     assert "[red]f[/red]" in answer.out
 
 
+def test_an_audit_is_saved_shown_and_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From vectors to a page, from a saved audit to the same page, and from two to what changed."""
+    quick = ("--attribute", "sex", "--attribute", "coin", *QUICK)
+    answer = audit(capsys, "v.csv", *quick, "--out", "before.json", "--html", "now.html", "--title", "Ours")
+    assert answer.code == 0, answer.err
+    assert answer.out.rstrip().endswith("Saved: before.json\nPage: now.html")
+    saved = json.loads((place / "before.json").read_text())
+    assert saved["kind"] == "audit of vectors"
+    again = call(capsys, "report", "before.json", "-o", "later.html", "--title", "Ours")
+    assert (again.code, again.out) == (0, "Report: later.html\n")
+    assert (place / "later.html").read_text() == (place / "now.html").read_text()
+    assert "<h1>Ours</h1>" in (place / "now.html").read_text()
+
+    pd.DataFrame(RANDOM.normal(size=VECTORS.shape)).assign(user_id=IDS).to_csv("erased.csv", index=False)
+    assert audit(capsys, "erased.csv", *quick, "--id", "user_id", "--out", "after.json").code == 0
+    said = " ".join(call(capsys, "compare", "before.json", "after.json").out.split())
+    assert "sex leaks less after: AUC " in said
+    assert "coin: no difference shown: AUC " in said
+    assert f"The same {USERS} users, in pairs." in said
+    found = json.loads(call(capsys, "compare", "before.json", "after.json", "--json").out)
+    assert [one["shown"] for one in found["changes"] if one["attribute"] == "sex"] == [True]
+
+
+def test_a_pipeline_stops_at_a_leak_once_all_is_written(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = audit(capsys, "v.csv", "--attribute", "sex", *QUICK, "--fail-above", "0.6", "--out", "a.json")
+    assert answer.code == 5
+    assert answer.err.startswith("veilrec: error: --fail-above 0.6: sex (AUC ")
+    assert (place / "a.json").exists()
+    assert audit(capsys, "v.csv", "--attribute", "coin", *QUICK, "--fail-above", "0.6").code == 0
+
+
+def test_a_control_is_read_from_files(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By ids from the same file about users, or by position with a file of its own."""
+    frame, some = pd.read_csv("v.csv"), 100
+    frame[:some].to_csv("main.csv", index=False)
+    frame[some:].to_csv("control.csv", index=False)
+    quick = ("--attribute", "sex", *QUICK)
+    answer = audit(capsys, "main.csv", *quick, "--control", "control.csv", "--html", "a.html")
+    assert answer.code == 0, answer.err
+    said = " ".join(answer.out.split())
+    assert "sex: Of 60 people on whom nothing was trained it finds as much as far as can be told" in said
+    assert "Does training put it there?" in (place / "a.html").read_text()
+    np.save("main.npy", VECTORS[:some])
+    np.save("control.npy", VECTORS[some:])
+    people = pd.DataFrame({"sex": np.where(SEX, "male", "female"), "id": IDS})
+    people[:some].to_csv("main.users.csv", index=False)
+    people[some:].to_csv("control.users.csv", index=False)
+    by_row = ("--attributes", "main.users.csv", "--by-position", "--control", "control.npy", *quick)
+    other = call(capsys, "audit", "main.npy", *by_row, "--control-attributes", "control.users.csv", "--json")
+    assert json.loads(other.out)["control"] == {"file": "control.npy", "users": USERS - some}
+    told = call(capsys, "audit", "main.npy", *by_row)
+    assert told.code == 2
+    assert "give the file about its people with --control-attributes" in told.err
+
+
 # what is given · what the line must contain
 BAD = {
     "no attributes": (["v.csv"], "Missing option '--attributes'"),
@@ -157,6 +214,27 @@ BAD = {
         "--by-position: v.npy has ids of its own; leave it out: ids are safer",
     ),
     "several tensors": (["v.safetensors", "--attributes", "users.csv"], "v.safetensors: 2 matrices: "),
+    "borders that are none": (
+        ["v.csv", "--attributes", "users.csv", "--borders", "age"],
+        '--borders: "age" is not NAME=NUMBERS; as in age=35,45',
+    ),
+    "no AUC": (["v.csv", "--attributes", "users.csv", "--fail-above", "6"], "--fail-above: 6 is no AUC"),
+    "a page over the vectors": (
+        ["v.csv", "--attributes", "users.csv", "--html", "v.csv"],
+        "--html: v.csv is read by this audit; name another file",
+    ),
+    "one file for both": (
+        ["v.csv", "--attributes", "users.csv", "--html", "a", "--out", "a"],
+        "--html: names the same file as --out",
+    ),
+    "a title for nothing": (
+        ["v.csv", "--attributes", "users.csv", "--title", "x"],
+        "--title: there is no page",
+    ),
+    "attributes of no control": (
+        ["v.csv", "--attributes", "users.csv", "--control-attributes", "users.csv"],
+        "--control-attributes: there is no control",
+    ),
     "users as vectors": (["users.csv", "--attributes", "users.csv"], 'users.csv:2: sex is "'),
     "an id column that is not there": (
         ["v.csv", "--attributes", "users.csv", "--id", "uid"],
@@ -175,6 +253,34 @@ def test_wrong_input_gets_one_line(name: str, place: Path, capsys: pytest.Captur
     assert answer.err.startswith("veilrec: error: ")
     assert answer.err.count("\n") == 1
     assert answer.out == ""
+    assert tree(place) == before, "nothing is written"
+
+
+# arguments · what the line must contain
+NO_AUDITS = {
+    "a page of no audit": (("report", "users.csv"), "users.csv: not an audit of vectors; make one with"),
+    "a page of two": (("report", "users.csv", "v.csv"), "v.csv: an audit has a page of its own; name one"),
+    "an audit's csv": (("report", "v.csv", "--csv", "x.csv"), "--csv: an audit is its own numbers"),
+    "a page over its audit": (("report", "v.csv", "-o", "v.csv"), "--out: names the audit itself"),
+    "an audit compared with nothing": (("compare", "v.csv"), "v.csv: one place, with a file among them"),
+    "an audit beside a run": (("compare", "v.csv", ".", "v.csv"), "v.csv: 3 places, with a file among them"),
+    "an audit by a metric": (
+        ("compare", "v.csv", "v.csv", "--metric", "x"),
+        "v.csv: an audit of vectors has no",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_AUDITS)
+def test_a_page_of_something_else_gets_one_line(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, expected = NO_AUDITS[name]
+    before = tree(place)
+    answer = call(capsys, *arguments)
+    assert answer.code == 2
+    assert answer.err.startswith(f"veilrec: error: {expected}")
+    assert answer.err.count("\n") == 1
     assert tree(place) == before, "nothing is written"
 
 

@@ -88,6 +88,22 @@ def test_a_file_without_names_is_taken_by_numbers_and_ages_are_cut(tmp_path: Pat
     assert np.bincount(found.labels["2"]).tolist() == [10, 21, 9]
 
 
+def test_columns_get_names_where_a_file_has_none(tmp_path: Path, users: Path) -> None:
+    np.save(tmp_path / "v.npy", VALUES)
+    written = FileFormat(names=("id", "age", "sex"))
+    files = VectorFiles(attributes=["sex"], borders={"age": (30,)}, by_position=True, written=written)
+    found = files.read(tmp_path / "v.npy", users)
+    assert found.ids == IDS
+    assert set(found.classes) == {"sex", "age"}
+    for names, header, said in (
+        (("id", "age"), None, r"--columns: 2 names for the 3 columns of .*u\.user; name each"),
+        (("id", "id", "sex"), None, r'--columns:1: two columns are called "id"'),
+        (("id", "age", "sex"), True, "--columns: contradicts --header; leave one out"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            VectorFiles(written=FileFormat(names=names, header=header)).described(users)
+
+
 def test_a_text_is_read_as_somebody_says(tmp_path: Path) -> None:
     """A header that looks like a row, letters of another encoding, and a separator nobody guesses."""
     np.save(tmp_path / "v.npy", VALUES)

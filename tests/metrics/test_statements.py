@@ -13,7 +13,7 @@ from veilrec.metrics.comparison import compare
 from veilrec.metrics.groups import grouped
 from veilrec.metrics.leaks import NamedRun
 from veilrec.metrics.measures import Measure, interval, surprise
-from veilrec.metrics.statements import Statement, _holm, resamples_for, statements_of
+from veilrec.metrics.statements import Statement, holm, resamples_for, statements_of
 from veilrec.result import Result
 
 LAPLACE = {"name": "laplace", "scale": 0.1}
@@ -73,16 +73,16 @@ def test_one_of_ten_claims_must_be_surer_than_one_alone() -> None:
 
 
 def test_holm_lets_the_next_pass_once_the_surest_has() -> None:
-    assert _holm([0.02, 0.01]) == 0.02
-    assert _holm([0.04, 0.02]) == 0.04  # the surest of two must be below 2.5 %, the next below 5 %
-    assert _holm([0.02, 0.06]) == 0.02
-    assert _holm([0.03, 0.04]) == 0
-    assert _holm([]) == 0
+    assert holm([0.02, 0.01]) == 0.02
+    assert holm([0.04, 0.02]) == 0.04  # the surest of two must be below 2.5 %, the next below 5 %
+    assert holm([0.02, 0.06]) == 0.02
+    assert holm([0.03, 0.04]) == 0
+    assert holm([]) == 0
 
 
 def test_of_many_tables_of_claims_about_nothing_few_hold_one() -> None:
     random = np.random.default_rng(3)
-    false = sum(_holm(random.uniform(size=12).tolist()) > 0 for _ in range(2000))
+    false = sum(holm(random.uniform(size=12).tolist()) > 0 for _ in range(2000))
     assert false < 2000 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000))
 
 

@@ -58,7 +58,10 @@ def test_what_was_found_is_said_with_what_was_granted() -> None:
         "chance 0.50."
     )
     assert guessed(GRANTED, 0.91, "male", 0.5).startswith(f"{who} guesses gender right for 91 of 100 users;")
-    assert f"{who} given a female and a male user, says" in ranked(GRANTED, ("female", "male"), 0.5, "", 0.5)
+    assert ranked(GRANTED, ("female", "male"), "male") == (  # no two shares that seem to contradict the leak
+        f"{who} given a female and a male user, says which is which 30 times of 100 (chance: 50); "
+        "to guess the gender of one user, always saying male serves as well."
+    )
     assert within(VALUE, 3.04, 8.0).endswith("guesses years to within 3.0 on average; without looking: 8.0.")
 
 

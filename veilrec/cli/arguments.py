@@ -17,6 +17,7 @@ from veilrec.errors import BadInput
 __all__ = [
     "Borders",
     "ByPosition",
+    "Columns",
     "Controls",
     "Data",
     "DataDir",
@@ -80,7 +81,9 @@ RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A TOML file.
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
 Runs = Annotated[
     list[Path],
-    typer.Argument(metavar="RUN…", help="Run directories, or folders of several.", show_default=False),
+    typer.Argument(
+        metavar="RUN…", help="Run directories, folders of several, or saved audits.", show_default=False
+    ),
 ]
 Data = Annotated[
     Path | None,
@@ -115,6 +118,10 @@ Borders = Annotated[
 ]
 Separator = Annotated[str | None, typer.Option("--sep", help="Separator of columns: tab, ',', '::' …")]
 Header = Annotated[bool | None, typer.Option(help="Whether the first line has the names.")]
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="NAME,…", help="Names of the columns of a file without a header."),
+]
 Encoding = Annotated[str | None, typer.Option(help="By default UTF-8.")]
 Escape = Annotated[
     str | None, typer.Option(metavar="LETTER", help=r"What makes a quote none, as \ in MySQL's dumps.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from veilrec.cli.arguments import (
     Borders,
     ByPosition,
+    Columns,
     Controls,
     Encoding,
     Escape,
@@ -26,11 +28,11 @@ from veilrec.cli.arguments import (
     borders_of,
     print_json,
 )
-from veilrec.errors import BadInput, nearest
+from veilrec.errors import BadInput, LeaksMore
 
 if TYPE_CHECKING:
-    from veilrec.lab.match_ids import Audience
-    from veilrec.lab.threat import Threat
+    from veilrec.lab.anyone.outsider import Outsider
+    from veilrec.metrics.vector_audits import VectorAudit
 
 __all__ = ["audit"]
 
@@ -48,6 +50,24 @@ Attributes = Annotated[
 Continuous = Annotated[
     Names, typer.Option("--continuous", metavar="NAME", help="A column of amounts, as age; repeatable.")
 ]
+Control = Annotated[
+    Path | None,
+    typer.Option("--control", metavar="VECTORS", help="Vectors of people on whom nothing was trained."),
+]
+ControlUsers = Annotated[
+    Path | None,
+    typer.Option("--control-attributes", metavar="USERS", help="Of the control; by default --attributes."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Save the audit, for report and compare.")
+]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Make a page of it that a person can read.")
+]
+FailAbove = Annotated[
+    float | None,
+    typer.Option("--fail-above", metavar="AUC", help="End with exit code 5 if a leak shown is above this."),
+]
 Classifiers = Annotated[
     Names, typer.Option("--classifier", metavar="NAME", help="Who learns, as in mlp; repeatable.")
 ]
@@ -58,14 +78,15 @@ def audit(
     attributes: Users,
     attribute: Attributes = None,
     continuous: Continuous = None,
+    borders: Borders = None,
     id_: Id = None,
     vectors_id: VectorsId = None,
     ids: Ids = None,
     by_position: ByPosition = False,
     tensor: Tensor = None,
-    borders: Borders = None,
     sep: Separator = None,
     header: Header = None,
+    columns: Columns = None,
     encoding: Encoding = None,
     escape: Escape = None,
     known: Annotated[float, typer.Option(help="Share of users whose label the attacker has.")] = 0.2,
@@ -73,109 +94,124 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of those draws.")] = 0,
     classifier: Classifiers = None,
     users: Annotated[int, typer.Option(min=0, help="Attack at most so many users; 0 for all.")] = 20_000,
+    control: Control = None,
+    control_attributes: ControlUsers = None,
     controls: Controls = False,
+    out: Out = None,
+    html: Html = None,
+    title: Annotated[str, typer.Option(help="Of the page.")] = "",
+    fail_above: FailAbove = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Audit anyone's user vectors: which attribute can be read from them, and how surely."""
     from veilrec.cli.show.progress import showing
     from veilrec.datasets.reading.layout import FileFormat
+    from veilrec.lab.anyone.audited import audited
     from veilrec.lab.anyone.files import VectorFiles
     from veilrec.runs.integrity.changes import vouched_for
 
-    threat, learners = _threat(known, seeds), _learners(classifier or ())
+    outsider = _outsider(known, seeds, seed, classifier or ())
+    _check_outputs(out, html, title, fail_above, (vectors, attributes, ids, control, control_attributes))
     vectors, attributes = vouched_for(vectors), vouched_for(attributes)
-    with showing("", quiet=quiet) as progress:
+    written = FileFormat(sep, header, encoding, escape, _split(columns))
+    taken = (attribute or (), continuous or (), borders_of(borders))
+    files = VectorFiles(
+        *(*taken, id_, vectors_id, ids, by_position, tensor, written, users, control, control_attributes)
+    )
+    with showing("", quiet=quiet) as progress, _writers(out, html):
         progress.phase(f"reading {vectors}")
-        files = VectorFiles(
-            attributes=attribute or (),
-            continuous=continuous or (),
-            borders=borders_of(borders),
-            id=id_,
-            vectors_id=vectors_id,
-            ids=ids,
-            by_position=by_position,
-            tensor=tensor,
-            written=FileFormat(sep, header, encoding, escape),
-            most=users,
-        )
-        audience = files.read(vectors, attributes)
-        found = _attacked(audience, threat, learners, seed, progress)
-        found |= {"controls": _controls(threat, learners, seed, progress)} if controls else {}
-    kept = {
-        "vectors": {"file": vectors.name, "users": len(audience.ids), "width": audience.vectors.shape[1]},
-        "attributes": {"file": attributes.name},
-        "seed": seed,
-        "notes": list(audience.notes),
-        "audit": found,
-    }
-    print_json(kept) if as_json else _print(vectors, audience, found)
+        audience, others = files.read(vectors, attributes), files.read_control(attributes)
+        beside = (control.name, others) if control is not None and others is not None else None
+
+        def tell(name: str, done: int, total: int) -> None:
+            progress(f"attack on {name}", done, total, None)
+
+        found = audited(outsider, audience, (vectors.name, attributes.name), beside, tell)
+        if controls:
+            found.values["audit"]["controls"] = _controls(outsider, progress)
+        _write(found, out, html, title)
+    print_json(dict(found.values)) if as_json else _print(vectors, found, out, html)
+    _refuse_above(found, fail_above)
 
 
-def _threat(known: float, seeds: int) -> Threat:
-    from veilrec.lab.threat import Threat
+def _split(names: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",")) if names else ()
+
+
+def _outsider(known: float, seeds: int, seed: int, names: Sequence[str]) -> Outsider:
+    from veilrec.lab.anyone.outsider import Outsider
 
     if not 0 < known < 1:
         raise BadInput("--known", f"{known} is no share", "give a number between 0 and 1")
-    return Threat(known=known, repeats=seeds, by_part=False, membership=False)
+    return Outsider(known, seeds, names, seed)
 
 
-def _learners(names: Sequence[str]) -> tuple[str, ...]:
-    from veilrec.attacks.common.classifiers import CLASSIFIERS
-    from veilrec.lab.presets import WORST
-
-    for name in names:
-        if name not in CLASSIFIERS:
-            raise BadInput("--classifier", f'no classifier "{name}"', nearest(name, CLASSIFIERS))
-    return tuple(dict.fromkeys(names)) or WORST
-
-
-def _attacked(
-    audience: Audience, threat: Threat, learners: tuple[str, ...], seed: int, progress: Any
-) -> dict[str, Any]:
-    """Attack the vectors, and return what the attackers find."""
-    import torch
-
-    from veilrec.attack import Seen
-    from veilrec.attacks.attribute import AttributeInference
-    from veilrec.interactions import id_hashes, lots
-    from veilrec.lab.lab import People, audit
-    from veilrec.lab.soundness.columns import places_of
-
-    vectors = torch.from_numpy(audience.vectors)
-    people = People(
-        labels={name: torch.from_numpy(label) for name, label in audience.labels.items()},
-        tags=id_hashes(audience.ids),
-        classes=audience.classes,
-        values={name: torch.from_numpy(value) for name, value in audience.values.items()},
-        lots=lots(audience.ids, vectors),
-        places=places_of(audience.ids),
-    )
-    seen = Seen.of_vectors(vectors, audience.columns)
-    attacks = {"embeddings": AttributeInference("embeddings", classifiers=learners)}
-
-    def tell(name: str, done: int, total: int) -> None:
-        progress(f"attack on {name}", done, total, None)
-
-    found = audit(seen, people, threat, attacks, seed, tell)
-    return {**found, "sees": "one vector of every user, and nothing else"}
+def _check_outputs(
+    out: Path | None, html: Path | None, title: str, fail_above: float | None, read: Sequence[Path | None]
+) -> None:
+    """Find out before the work whether what is to be written would take the place of what is read."""
+    if out is not None and out == html:
+        raise BadInput("--html", "names the same file as --out", "name another file")
+    for name, path in (("--out", out), ("--html", html)):
+        if path is not None and path in read:
+            raise BadInput(name, f"{path} is read by this audit", "name another file")
+    if title and html is None:
+        raise BadInput("--title", "there is no page", "name one with --html FILE")
+    if fail_above is not None and not 0.5 <= fail_above <= 1:
+        raise BadInput("--fail-above", f"{fail_above:g} is no AUC", "give a number from 0.5 to 1")
 
 
-def _controls(threat: Threat, learners: tuple[str, ...], seed: int, progress: Any) -> list[dict[str, Any]]:
+@contextmanager
+def _writers(*paths: Path | None) -> Iterator[None]:
+    """The right to write some files, found out before the work and held until it is done."""
+    from veilrec.base.locks import writer_of
+
+    with ExitStack() as writers:
+        for path in sorted(path for path in paths if path is not None):
+            writers.enter_context(writer_of(path))
+        yield
+
+
+def _write(found: VectorAudit, out: Path | None, html: Path | None, title: str) -> None:
+    if out is not None:
+        found.save(out)
+    if html is not None:
+        from veilrec.base.files import atomic
+        from veilrec.report import render_audit
+
+        with atomic(html) as sink:
+            sink.write(render_audit(found, title=title).encode())
+
+
+def _refuse_above(found: VectorAudit, limit: float | None) -> None:
+    """End with an exit code of its own where a leak is above what a pipeline lets pass."""
+    if limit is not None and (worst := found.above(limit)):
+        told = ", ".join(f"{one.attribute} ({one.told})" for one in worst)
+        raise LeaksMore(f"--fail-above {limit:g}: {told}")
+
+
+def _controls(outsider: Outsider, progress: Any) -> list[dict[str, Any]]:
     from veilrec.lab.soundness.controls import controls
 
     def tell(name: str, done: int, total: int) -> None:
         progress(f"control: {name}", done, total, None)
 
-    return controls(learners, threat, seed, tell)
+    return controls(outsider.attacks.classifiers, outsider.threat, outsider.seed, tell)
 
 
-def _print(path: Path, audience: Audience, found: dict[str, Any]) -> None:
-    from veilrec.cli.show.leaks import print_audit, printable
+def _print(path: Path, found: VectorAudit, out: Path | None, html: Path | None) -> None:
+    from veilrec.cli.show.leaks import print_audit, print_control, printable
     from veilrec.cli.show.tables import console
 
-    out, (count, width) = console(), audience.vectors.shape
-    out.print(f"{printable(path.name)}: {count:,} users with a vector of {width:,} numbers and attributes.")
-    for note in audience.notes:
-        out.print(f"Note: {printable(note)}.", style="yellow")
-    print_audit("of vectors", found)
+    screen, about = console(), found.values["vectors"]
+    which = f", {printable(about['tensor'])}" if "tensor" in about else ""
+    told = f"{about['users']:,} users with a vector of {about['width']:,} numbers and attributes."
+    screen.print(f"{printable(path.name)}{which}: {told}")
+    for note in found.values["notes"]:
+        screen.print(f"Note: {printable(note)}.", style="yellow")
+    print_audit("of vectors", found.audit)
+    print_control(found.audit["attributes"])
+    for kind, place in (("Saved", out), ("Page", html)):
+        if place is not None:
+            screen.print(f"{kind}: {printable(place)}", soft_wrap=True)

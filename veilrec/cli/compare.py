@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from veilrec.metrics.comparison import Comparison
     from veilrec.metrics.groups import Group
     from veilrec.metrics.leaks import Leak
+    from veilrec.metrics.paired_audits import PairedAudits
 
 __all__ = ["compare", "print_table"]
 
@@ -33,12 +35,15 @@ def compare(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Compare finished runs: usefulness, leaks, guarantees; claims only where pairs of runs bear them out."""
+    """Compare finished runs, or two saved audits of the same users; claims only where pairs bear them out."""
     from veilrec.metrics.comparison import compare as compared
     from veilrec.metrics.leaks import NamedRun
     from veilrec.recipe.cells import runs_in
     from veilrec.result import Result
 
+    if any(run.is_file() for run in runs):
+        _compare_audits(runs, audit or metric, as_json)
+        return
     places = [found for run in runs for found in runs_in(run)]
     for place in places:
         if places.count(place) > 1:
@@ -47,6 +52,40 @@ def compare(
         [NamedRun(str(place), Result.load(place)) for place in places], metric=metric, audit=audit
     )
     print_json(_plain(found)) if as_json else _print(found)
+
+
+def _compare_audits(files: list[Path], named: str, as_json: bool) -> None:
+    """Two saved audits of vectors: what leaks less after than before."""
+    from veilrec.metrics.paired_audits import paired
+    from veilrec.metrics.vector_audits import VectorAudit
+
+    if len(files) != 2:
+        count = "one place" if len(files) == 1 else f"{len(files)} places"
+        what = f"{count}, with a file among them"
+        raise BadInput(files[0], what, "name two saved audits, before and after, or folders of runs")
+    if named:
+        raise BadInput(files[0], "an audit of vectors has no --audit and no --metric", "leave them out")
+    found = paired(*(VectorAudit.load(path) for path in files))
+    print_json(found.plain()) if as_json else _print_audits(found)
+
+
+def _print_audits(found: PairedAudits) -> None:
+    from veilrec.metrics.words import bracketed
+
+    out, heads = console(), ("before", "after", "difference")
+    shown = table("attribute", "score", *heads, right=heads)
+    for one in found.changes:
+        numbers = [bracketed(side.leak.measure) for side in (one.before, one.after)]
+        apart = bracketed(one.difference, sign=True)
+        cells = [printable(one.attribute), one.before.leak.spoken, *numbers, apart]
+        shown.add_row(*cells, style="bold" if one.shown else None)
+    out.print(shown)
+    before, after = map(printable, found.names)
+    out.print(f"Before: {before}. After: {after}. The same {found.users:,} users, in pairs.", style="dim")
+    for one in found.changes:
+        out.print(printable(one.sentence), style="bold" if one.shown else None)
+    for note in found.notes:
+        out.print(printable(note), style="yellow")
 
 
 def print_table(found: Comparison) -> None:

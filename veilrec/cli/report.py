@@ -20,11 +20,35 @@ def report(
     title: Annotated[str, typer.Option(help="Of the page.")] = "",
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="The numbers as CSV.")] = None,
 ) -> None:
-    """Make one self-contained page out of finished runs; it opens offline and asks nobody for anything."""
+    """Make one self-contained page out of finished runs, or of an audit of vectors that was saved."""
     from veilrec.recipe.cells import runs_in
 
+    if any(run.is_file() for run in runs):
+        _write_audit(runs, out, title, csv)
+        print(f"Report: {out}")
+        return
     write_report([found for run in runs for found in runs_in(run)], out, title=title, csv=csv)
     print(f"Report: {out}")
+
+
+def _write_audit(places: list[Path], out: Path, title: str, csv: Path | None) -> None:
+    """The page of one saved audit."""
+    from veilrec.base.files import atomic
+    from veilrec.base.locks import writer_of
+    from veilrec.metrics.vector_audits import VectorAudit
+    from veilrec.report import render_audit
+
+    if len(places) > 1:
+        what = "an audit has a page of its own"
+        raise BadInput(places[1], what, "name one; `veilrec compare` sets two side by side")
+    if csv is not None:
+        raise BadInput("--csv", "an audit is its own numbers, as JSON", "leave it out")
+    if out == places[0]:
+        raise BadInput("--out", "names the audit itself", "name another file")
+    with writer_of(out):
+        text = render_audit(VectorAudit.load(places[0]), title=title)
+        with atomic(out) as sink:
+            sink.write(text.encode())
 
 
 def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | None = None) -> None:

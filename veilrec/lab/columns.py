@@ -69,17 +69,20 @@ def _understood(source: Source, told: Sequence[str], written: FileFormat) -> tup
         raise BadInput(source.where, "looks like JSON", "write it as CSV, one user a row", line=1)
     words = WORDS | {"id"} | {plain(name) for name in told if not name.isdecimal()}
     cut, layout = written.understand(source, words)
-    if layout.header or written.header is False:
+    if layout.header or written.names or written.header is False:
         return cut, layout
     first, *later = ([field.strip() for field in row] for row in sample(cut, layout, LOOK))
     if _counts_columns(first):
         return cut, replace(layout, header=True, names=(first[0] or "id", *first[1:]))
-    again = any(
+    named = later and not any(is_number(field) for field in first) and not _again(first, later)
+    return replace(written, header=True).understand(source) if named else (cut, layout)
+
+
+def _again(first: Sequence[str], later: Sequence[Sequence[str]]) -> bool:
+    """Whether a field of the first row stands in a later one as well, below itself."""
+    return any(
         field in {row[place] for row in later if place < len(row)} for place, field in enumerate(first)
     )
-    if later and not again and not any(is_number(field) for field in first):
-        return replace(written, header=True).understand(source)
-    return cut, layout
 
 
 def _counts_columns(fields: Sequence[str]) -> bool:

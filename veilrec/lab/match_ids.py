@@ -40,6 +40,7 @@ class Audience:
         values: ``[users]`` numbers by attribute, NaN where unknown.
         notes: What was left out on the way, as sentences.
         columns: Names of the vectors' columns, where they have any.
+        tensor: Which array of their file they are, where it has several.
     """
 
     vectors: NDArray[np.float32]
@@ -49,6 +50,7 @@ class Audience:
     values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    tensor: str = ""
 
 
 def with_ids(vectors: Vectors, ids: Sequence[str], where: Path) -> Vectors:
@@ -76,7 +78,7 @@ def join(vectors: Vectors, described: Described, *, by_position: bool = False, m
     rows = np.array([here[name] for name in both])
     known = np.array([there[name] for name in both])
     found = _tidied(vectors.values[rows], both, described, known, notes)
-    return replace(found, columns=vectors.columns)
+    return replace(found, columns=vectors.columns, tensor=vectors.tensor)
 
 
 def matched(

@@ -97,7 +97,7 @@ def _of_classes(about: About, entries: Sequence[Entry]) -> str:
     most = _majority(entries[0])
     if right.low > floor:
         return guessed(about, right.value, most, floor)
-    return ranked(about, entries[0].get("classes") or (), right.value, most, floor)
+    return ranked(about, entries[0].get("classes") or (), most)
 
 
 def _of_values(about: About, entries: Sequence[Entry]) -> str:
@@ -171,13 +171,16 @@ def guessed(about: About, right: float, most: str, floor: float) -> str:
     )
 
 
-def ranked(about: About, classes: Sequence[str], right: float, most: str, floor: float) -> str:
-    """Say how often two users are told apart, where guesses are no better than the largest class."""
+def ranked(about: About, classes: Sequence[str], most: str) -> str:
+    """Say how often two users are told apart, where guesses are no better than the largest class.
+
+    How often those guesses are right is not said: next to the share of the largest class it would read as if
+    nothing had been found.
+    """
     times = out_of_100(about.measure.value)
     return (
         f"{about.who.rstrip(',')}, given {_pair(classes)}, says which is which {times} times of 100 "
-        f"(chance: 50); guessing everyone's {about.attribute} it is right for {out_of_100(right)} of "
-        f"100, always guessing {most} for {out_of_100(floor)}."
+        f"(chance: 50); to guess the {about.attribute} of one user, always saying {most} serves as well."
     )
 
 

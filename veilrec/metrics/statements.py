@@ -18,7 +18,7 @@ from veilrec.metrics.leaks import leaks_by_seed
 from veilrec.metrics.measures import Measure, difference, surprise
 from veilrec.metrics.words import bracketed, number
 
-__all__ = ["Statement", "resamples_for", "statements_of"]
+__all__ = ["Statement", "holm", "resamples_for", "statements_of"]
 
 TOGETHER = 3  # groups of which every pair is compared; of more, each against the undefended or the first
 SURE = 0.05  # the chance of a false claim, in all of them together
@@ -97,7 +97,7 @@ def statements_of(groups: Sequence[Group], metric: str, audits: Sequence[str]) -
     leaks = [pair for some in pairs.values() for pair in some if pair.audit and pair.ranked]
     compared = [pair for pair in leaks if difference(*pair.sides) is not None]
     few = any(pair.resamples < resamples_for(len(compared)) for pair in compared)
-    limit = 0.0 if few and len(compared) > 1 else _holm([surprise(*pair.sides) for pair in compared])
+    limit = 0.0 if few and len(compared) > 1 else holm([surprise(*pair.sides) for pair in compared])
     return {audit: [_stated(pair, limit, len(compared)) for pair in some] for audit, some in pairs.items()}
 
 
@@ -124,7 +124,7 @@ def _about(one: Group, other: Group, metric: str, audit: str) -> Iterator[Pair]:
     yield Pair(metric, metric, "recommends better than", one, other, useful, -1)
 
 
-def _holm(p: Sequence[float]) -> float:
+def holm(p: Sequence[float]) -> float:
     """The largest p-value that is sure enough; 0 where none is."""
     limit = 0.0
     for place, value in enumerate(sorted(p)):

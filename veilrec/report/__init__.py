@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from veilrec.errors import BadInput
+from veilrec.metrics.vector_audits import VectorAudit
 from veilrec.report.exports import table, to_csv
 from veilrec.result import Result
 
-__all__ = ["render", "table", "to_csv"]
+__all__ = ["render", "render_audit", "table", "to_csv"]
 
 
 def render(results: Sequence[tuple[str, Result]], *, title: str = "") -> str:
@@ -27,3 +28,10 @@ def render(results: Sequence[tuple[str, Result]], *, title: str = "") -> str:
     from veilrec.report.page import page
 
     return page(results, title)
+
+
+def render_audit(audit: VectorAudit, *, title: str = "") -> str:
+    """A page of an audit of vectors, which opens offline, runs nothing and asks nobody for anything."""
+    from veilrec.report.audit_page import audit_page
+
+    return audit_page(audit, title)

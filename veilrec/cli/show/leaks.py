@@ -10,7 +10,7 @@ from veilrec.cli.show.tables import console, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["measure", "print_audit", "print_verdicts", "printable"]
+__all__ = ["measure", "print_audit", "print_control", "print_verdicts", "printable"]
 
 CLASS = {
     "auc": "AUC [95 %]",
@@ -67,6 +67,24 @@ def _print_controls(controls: Sequence[Mapping[str, Any]]) -> None:
             f"Controls not passed: {', '.join(missed)}. More attackers, or more known users, may find them."
         )
         out.print(printable(said), style="red")
+
+
+def print_control(attributes: Mapping[str, Any]) -> None:
+    """Main, control and blind, for each attribute that was tried on a control, and what it says."""
+    tried = {name: entry["control"] for name, entry in attributes.items() if entry.get("control")}
+    if not tried:
+        return
+    out = console()
+    shown = table("control", "", "main", "control", "blind", right=("main", "control", "blind"))
+    for name, one in tried.items():
+        for key, reached in one["main"].items():
+            head = {**CLASS, **VALUE}[key]
+            blind = measure({"value": one["blind"][key]}, full=False)
+            shown.add_row(printable(name), head, measure(reached), measure(one["control"][key]), blind)
+    out.print()
+    out.print(shown)
+    for name, one in tried.items():
+        out.print(f"{printable(name)}: {printable(one['sentence'])}")
 
 
 def _known(threat: Mapping[str, Any]) -> str:

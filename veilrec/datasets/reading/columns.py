@@ -44,7 +44,7 @@ def column(where: str, layout: Layout, told: str) -> str:
     if told.isdecimal() and 1 <= int(told) <= len(layout.names):
         return layout.names[int(told) - 1]
     if not layout.header and not told.isdecimal() and layout.names == _numbered(layout):
-        fix = f"name columns by number, 1 to {len(layout.names)}, or say --header if line 1 has names"
+        fix = f"name columns by number, 1 to {len(layout.names)}; --header says that line 1 has names"
         raise BadInput(where, f'there is no column "{told}": read as a file without a header', fix, line=1)
     raise BadInput(where, f'there is no column "{told}"', nearest(told, layout.names), line=1)
 

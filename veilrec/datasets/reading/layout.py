@@ -58,12 +58,14 @@ class FileFormat:
         header: Whether the first line gives the names.
         encoding: Of its letters.
         escape: The letter behind which a quote is no quote: ``\\`` in what MySQL and R write.
+        names: Of the columns of a file that has no header.
     """
 
     separator: str | None = None
     header: bool | None = None
     encoding: str | None = None
     escape: str | None = None
+    names: tuple[str, ...] = ()
 
     @property
     def told(self) -> bool:
@@ -72,8 +74,20 @@ class FileFormat:
 
     def understand(self, source: Source, words: Collection[str] = ()) -> tuple[Source, Layout]:
         """The layout of a file's bytes, and its clean text (see `understand`)."""
-        text = clean(source, self.encoding)
-        return understand(text, separator=self.separator, header=self.header, words=words, escape=self.escape)
+        text, header = clean(source, self.encoding), False if self.names else self.header
+        cut, layout = understand(
+            text, separator=self.separator, header=header, words=words, escape=self.escape
+        )
+        return cut, replace(layout, names=self._named(source.where, layout)) if self.names else layout
+
+    def _named(self, where: str, layout: Layout) -> tuple[str, ...]:
+        """The names that somebody gave, one for each column."""
+        if self.header:
+            raise BadInput("--columns", "contradicts --header", "leave one out: a header names the columns")
+        if len(self.names) != len(layout.names):
+            what = f"{len(self.names)} names for the {len(layout.names)} columns of {where}"
+            raise BadInput("--columns", what, "name each, as in id,age,gender")
+        return _names("--columns", self.names)
 
 
 def understand(

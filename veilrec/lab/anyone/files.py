@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from veilrec.datasets.reading.layout import FileFormat
+from veilrec.errors import BadInput
 from veilrec.lab.attributes import Described, read_attributes
 from veilrec.lab.ids import read_ids
 from veilrec.lab.match_ids import Audience, join, with_ids
@@ -32,6 +33,8 @@ class VectorFiles:
         tensor: Which array of a file with several.
         written: How the file about the users is written.
         most: Users at most; 0 for all.
+        control: A file of vectors of people on whom nothing was trained.
+        control_attributes: A file about them; by default the one about the others.
     """
 
     attributes: Sequence[str] = ()
@@ -44,6 +47,8 @@ class VectorFiles:
     tensor: str | None = None
     written: FileFormat = field(default_factory=FileFormat)
     most: int = 0
+    control: Path | None = None
+    control_attributes: Path | None = None
 
     def described(self, path: Path) -> Described:
         """The file about the users."""
@@ -73,3 +78,18 @@ class VectorFiles:
         """
         described = self.described(attributes)
         return join(self.vectors(vectors), described, by_position=self.by_position, most=self.most)
+
+    def read_control(self, attributes: Path) -> Audience | None:
+        """The control, if there is one, joined with what is known of its people."""
+        if self.control is None:
+            if self.control_attributes is not None:
+                raise BadInput(
+                    "--control-attributes", "there is no control", "name its vectors with --control"
+                )
+            return None
+        if self.by_position and self.control_attributes is None:
+            fix = "give the file about its people with --control-attributes"
+            raise BadInput("--by-position", "row n of the control cannot be user n as well", fix)
+        bare = replace(self, ids=None).vectors(self.control)
+        described = self.described(self.control_attributes or attributes)
+        return join(bare, described, by_position=self.by_position, most=self.most)

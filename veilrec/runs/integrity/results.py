@@ -18,7 +18,7 @@ from veilrec.base.limits.schema import (
     whole,
 )
 
-__all__ = ["check_result"]
+__all__ = ["AUDIT", "check_result"]
 
 TEXT = text()
 FREE = table(rest=anything)
