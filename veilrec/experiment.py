@@ -41,6 +41,7 @@ from veilrec.runs.integrity.manifest import Manifest, is_finished, steadily
 from veilrec.runs.interrupt import ECHO, stoppable
 from veilrec.runs.needs.estimate import Estimate
 from veilrec.runs.needs.phases import Needs
+from veilrec.runs.requests.orders import is_pending
 from veilrec.runs.session import Session
 from veilrec.runs.taken import trained_in
 from veilrec.runs.training import Progress
@@ -224,6 +225,7 @@ class Experiment:
         checkpoint_seconds: float = SECONDS,
         link: Link | None = None,
         trained: Path | None = None,
+        after_unlearning: bool = False,
     ) -> Result:
         """Train, select on validation, test once.
 
@@ -235,6 +237,7 @@ class Experiment:
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
             link: The other processes that share the run, where it has several; each of them has the result.
+            after_unlearning: Resume also what was made to forget on request, which more rounds bring back.
             trained: A finished run whose training is that of this one, which begins where that one ended.
 
         Raises:
@@ -252,7 +255,7 @@ class Experiment:
                 if link is not None:
                     link.begin()
                 if is_finished(place):
-                    return _finished(place, mark, settings)
+                    return _finished(place, mark, settings, after_unlearning=after_unlearning)
                 own = (self.data, settings, federation, self._record)
                 source = None if trained is None else trained_in(trained, *own)
                 began: Mapping[str, Digest] = {}
@@ -315,13 +318,20 @@ class Experiment:
                 raise BadInput(f"data.consent.{name}", "the data has no such attribute", fix)
 
 
-def _finished(place: Path, mark: str, settings: Mapping[str, Any]) -> Result:
+def _finished(
+    place: Path, mark: str, settings: Mapping[str, Any], *, after_unlearning: bool = False
+) -> Result:
     def read(manifest: Manifest) -> Result:
         if folder.RECIPE in manifest.files:
             manifest.path(folder.RECIPE)  # it says what the run is, to whoever reads it
         return Result.read(manifest)
 
     result = steadily(place, read)
+    if result.erased or is_pending(place):
+        if not after_unlearning:
+            what = "was made to forget on request, and training on would bring that back"
+            raise BadInput(place, what, "choose another folder with --out, or add --after-unlearning")
+        return result
     if result.fingerprint != mark:
         what = difference(result.settings, settings) or "its data, or the kind of device"
         fix = "choose another folder with --out"

@@ -57,6 +57,7 @@ class Result:
         ledger: What the defences guarantee formally, per upload and over the run, or that they do not.
         curves: Metrics by round.
         utility_replicates: Bootstrap replicates by metric, keyed by user: two runs pair up.
+        erased: What it was made to forget after training, request by request.
         fingerprint, data_fingerprint: Hashes of recipe and data together, and of the data.
     """
 
@@ -76,6 +77,7 @@ class Result:
     ledger: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
     utility_replicates: Mapping[str, Any] = field(default_factory=dict)
+    erased: Sequence[Mapping[str, Any]] = ()
 
     def reads(self) -> str:
         """A sentence on what the model is told about a user beside the events; empty where it is nothing."""
@@ -138,5 +140,5 @@ class Result:
             check_result(values)
         except Wrong as wrong:
             raise Corrupted(f"{path}: {wrong}; restore the file") from wrong
-        known = {f.name: values[f.name] for f in fields(cls)}
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         return cls(**{**known, "utility": Utility(**known["utility"])})

@@ -24,6 +24,7 @@ from veilrec.cli.arguments import (
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
+    from veilrec.interactions import Interactions
     from veilrec.lab.lab import Audit
 
 __all__ = ["attack"]
@@ -58,6 +59,14 @@ Selection = Annotated[str | None, typer.Option(help="last, validation or oracle.
 Seed = Annotated[int | None, typer.Option(help="Instead of the run's own.")]
 Name = Annotated[str, typer.Option("--name", help="What the findings are called in result.json.")]
 NoSave = Annotated[bool, typer.Option("--no-save", help="Leave result.json as it is.")]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--attributes",
+        metavar="USERS",
+        help="CSV or Parquet with classes in the place of the run's; result.json stays as it is.",
+    ),
+]
 
 
 def attack(
@@ -75,6 +84,7 @@ def attack(
     name: Name = "",
     no_save: NoSave = False,
     controls: Controls = False,
+    attributes: Labels = None,
     data: Data = None,
     data_dir: DataDir = None,
     plugin: Plugins = None,
@@ -96,8 +106,14 @@ def attack(
     audits = _audits(preset or (), reads or (), part or (), classifier or (), changes, name)
     told: dict[str, Any] = {}
     for place in (found for run in runs for found in runs_in(run)):
-        options = {"save": not no_save, "quiet": quiet, "controls": controls}
-        told[str(place)] = _one(place, audits, seed, (data, data_dir, device), **options)
+        save = not no_save and attributes is None  # a run does not learn classes that it does not know
+        told[str(place)] = _one(
+            *(place, audits, seed, (data, data_dir, device)),
+            save=save,
+            quiet=quiet,
+            controls=controls,
+            people=attributes,
+        )
         if not as_json:
             _print(place, told[str(place)])
     if as_json:
@@ -173,6 +189,7 @@ def _one(
     save: bool,
     quiet: bool,
     controls: bool = False,
+    people: Path | None = None,
 ) -> dict[str, Any]:
     from veilrec.base.locks import WAIT, locked
     from veilrec.cli import finished
@@ -190,7 +207,8 @@ def _one(
         opened = finished.reopen(place, *source)
         run = opened.run
         own = run.result.settings["seed"] if seed is None else seed
-        examiner = Examiner(run.data, audits, own)
+        known = run.data if people is None else _labelled(run.data, people, audits)
+        examiner = Examiner(known, audits, own)
         examiner.check(opened.federation)
         state, selected, kept = opened.state, run.result.selected, run.transcript
         found = examiner.examine(opened.federation, state, selected, kept, progress, controls=controls)
@@ -202,6 +220,15 @@ def _one(
             result = Result.read(new.before)
             new.write_json(RESULT, replace(result, privacy={**result.privacy, **found}).values())
     return found
+
+
+def _labelled(data: Interactions, people: Path, audits: list[Audit]) -> Interactions:
+    """The log of a run with the classes of a file: those that are attacked, or all."""
+    from veilrec.lab.anyone.labels import labelled
+    from veilrec.lab.attributes import read_attributes
+
+    wanted = [name for audit in audits for name in audit.threat.attributes]
+    return labelled(data, read_attributes(people, attributes=list(dict.fromkeys(wanted))))
 
 
 def _print(place: Path, found: dict[str, Any]) -> None:

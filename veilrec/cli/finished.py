@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,10 +22,15 @@ from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs.folder import RECIPE, Run, read_run
 from veilrec.runs.integrity.manifest import Manifest, steadily
+from veilrec.runs.requests.orders import is_pending
 from veilrec.runs.session import beside_popularity
 from veilrec.runs.world import WORLD
 
-__all__ = ["Opened", "judge", "recommend", "reopen"]
+__all__ = ["CutOff", "Opened", "judge", "recommend", "reopen"]
+
+
+class CutOff(UserWarning):
+    """A run that holds what somebody was told it would forget."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +43,24 @@ class Opened:
 
 
 def reopen(
-    folder: Path, data: Path | None = None, data_dir: Path | None = None, device: str = "cpu"
+    folder: Path,
+    data: Path | None = None,
+    data_dir: Path | None = None,
+    device: str = "cpu",
+    *,
+    warns: bool = True,
 ) -> Opened:
     """A finished run; its dataset is loaded only where the directory does not hold it.
+
+    Where a request to forget was cut off, it `warns`.
 
     Raises:
         BadInput: Where the run is not finished, or its data or a plugin is missing.
         Corrupted: Where a file is not what the run wrote.
     """
+    if warns and is_pending(folder):
+        said = "a request to forget was cut off; `veilrec unlearn` with this run goes on with it"
+        warnings.warn(f"{folder}: {said}", CutOff, stacklevel=2)
 
     def read(manifest: Manifest) -> Opened:
         Result.read(manifest)  # says first whether this is a finished run at all

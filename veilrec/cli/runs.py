@@ -47,6 +47,12 @@ def run(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    after_unlearning: Annotated[
+        bool,
+        typer.Option(
+            "--after-unlearning", help="Also with one that was made to forget, which brings it back."
+        ),
+    ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what memory and disk it needs, and write nothing.")
     ] = False,
@@ -66,7 +72,7 @@ def run(
 
     changes = [*(set_ or ()), *([] if budget is None else [f"plan.budget={budget}"])]
     loaded = Recipe.load(recipe, changes, seed=seed, data_dir=data_dir, has_data=not follows())
-    job = work.RunOptions(device=device, resume=resume, world=not no_world, quiet=quiet, trained=trained)
+    job = work.RunOptions(device, resume, after_unlearning, not no_world, quiet, trained=trained)
     if plan:
         _tell_needs(recipe.name, work.needs(loaded, job), as_json)
         return

@@ -1,7 +1,8 @@
-"""``veilrec unlearn``: make vectors of users forget an attribute."""
+"""``veilrec unlearn``: make vectors of users forget an attribute, those of a run or of anyone's file."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,8 @@ import typer
 
 from veilrec.cli.arguments import (
     ByPosition,
+    Data,
+    DataDir,
     Id,
     Ids,
     Json,
@@ -18,25 +21,18 @@ from veilrec.cli.arguments import (
     VectorsId,
     print_json,
 )
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
-    from veilrec.runs.requests.choosing import Asked, KnownUsers
+    from veilrec.eraser import AttributeEraser
+    from veilrec.lab.anyone.files import VectorFiles
+    from veilrec.runs.requests.orders import Order
 
 __all__ = ["unlearn"]
 
 Names = list[str] | None
 
-Target = Annotated[
-    Path,
-    typer.Argument(
-        metavar="VECTORS", help="npy, CSV, Parquet or safetensors: a row a user.", show_default=False
-    ),
-]
-Attributes = Annotated[
-    Path | None,
-    typer.Option("--attributes", metavar="USERS", help="CSV or Parquet: a row a user.", show_default=False),
-]
+Target = Annotated[Path, typer.Argument(metavar="RUN|VECTORS", help="A run directory, or a file of vectors.")]
 Attribute = Annotated[
     Names, typer.Option("--attribute", metavar="NAME", help="What shall be forgotten; repeatable.")
 ]
@@ -45,6 +41,9 @@ User = Annotated[
 ]
 UsersFile = Annotated[
     Path | None, typer.Option("--users", metavar="FILE", help="The same, one id a line or as npy.")
+]
+Method = Annotated[
+    str, typer.Option("--method", metavar="NAME", help="auto, or one of `veilrec list erasers`.")
 ]
 Lenders = Annotated[
     Path | None,
@@ -57,14 +56,23 @@ Lenders = Annotated[
 Copies = Annotated[
     bool, typer.Option("--copies-out", help="Somebody may have the vectors as they were: auto heeds it.")
 ]
-Method = Annotated[
-    str, typer.Option("--method", metavar="NAME", help="auto, or one of `veilrec list erasers`.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="NEW", help="The new file; nothing is overwritten.")
-]
 Receipt = Annotated[
     Path | None, typer.Option("--receipt", metavar="FILE", help="What was asked and done, as JSON.")
+]
+Keep = Annotated[
+    Names,
+    typer.Option("--keep", metavar="WHAT", help="RUN: leave checkpoint, transcript or reports; repeatable."),
+]
+KeepLabels = Annotated[
+    bool, typer.Option("--keep-labels", help="RUN: leave it the classes of those who ask.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="NEW", help="VECTORS: the new file; nothing is overwritten."),
+]
+Attributes = Annotated[
+    Path | None,
+    typer.Option("--attributes", metavar="USERS", help="VECTORS: CSV or Parquet, a row a user."),
 ]
 
 
@@ -74,6 +82,13 @@ def unlearn(
     user: User = None,
     users: UsersFile = None,
     method: Method = "auto",
+    lenders: Lenders = None,
+    copies_out: Copies = False,
+    receipt: Receipt = None,
+    keep: Keep = None,
+    keep_labels: KeepLabels = False,
+    data: Data = None,
+    data_dir: DataDir = None,
     out: Out = None,
     attributes: Attributes = None,
     id_: Id = None,
@@ -81,94 +96,164 @@ def unlearn(
     ids: Ids = None,
     by_position: ByPosition = False,
     tensor: Tensor = None,
-    lenders: Lenders = None,
-    copies_out: Copies = False,
-    receipt: Receipt = None,
     plugin: Plugins = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make vectors of users forget an attribute; rows, ids and whoever does not ask stay as they are."""
-    if not attribute:
-        raise BadInput("--attribute", "nothing is named", "say what shall be forgotten, as in gender")
-    if out is None or attributes is None:
-        option, what = ("-o", "a place for the new file") if out is None else ("--attributes", "who is what")
-        raise BadInput(option, f"{what} is missing", f"add {option} FILE")
-    from veilrec.base.plain import check_way
-    from veilrec.cli.show.progress import showing
-    from veilrec.lab.anyone.files import VectorFiles
-    from veilrec.lab.originals.opening import open_original
-    from veilrec.lab.originals.original import new_place
-    from veilrec.runs.integrity.changes import vouched_for
-    from veilrec.runs.requests import bare
-    from veilrec.runs.requests.choosing import choose
+    """Make users' vectors forget an attribute, in a run or a file; nobody else's change by a bit.
 
-    new_place(target, out)
-    if receipt is not None and (receipt.exists() or receipt == out):
-        raise BadInput(receipt, "is there already", "name a new file with --receipt")
+    One attribute is erased from vectors. The history of these users stays, and this deletes no data.
+    """
+    from veilrec.lab.anyone.files import VectorFiles
+    from veilrec.lab.ids import read_ids
+    from veilrec.runs.requests.orders import KEEPABLE, Order
+
+    of_runs: dict[str, Any] = {
+        "--keep": keep,
+        "--keep-labels": keep_labels,
+        "--data": data,
+        "--data-dir": data_dir,
+    }
+    of_files: dict[str, Any] = {
+        "-o": out,
+        "--attributes": attributes,
+        "--id": id_,
+        "--vectors-id": vectors_id,
+    }
+    of_files |= {"--ids": ids, "--by-position": by_position or None, "--tensor": tensor}
+    if target.is_dir():
+        _refuse(of_files, f"{target} is a run, which is changed where it lies")
+    else:
+        _refuse(of_runs, f"{target} is no run")
+    for name in keep or ():
+        if name not in KEEPABLE:
+            raise BadInput("--keep", f'"{name}" is nothing that is purged', nearest(name, KEEPABLE))
     if receipt is not None:
-        check_way(receipt)
-    target, attributes = vouched_for(target), vouched_for(attributes)
-    with showing("", quiet=quiet) as progress:
-        progress.phase(f"reading {target}")
+        _check_new(receipt)
+    who = [*(user or ()), *(read_ids(users) if users is not None else ())]
+    asks = who if user or users is not None else None
+    lends = None if lenders is None else read_ids(lenders)
+    order = Order(attribute or (), asks, lends, method, copies_out, keep or (), keep_labels)
+    if target.is_dir():
+        asked = order if attribute or who else None
+        told = _in_run(target, asked, data, data_dir, quiet=quiet)
+    else:
         files = VectorFiles(
-            attributes=attribute,
+            attributes=order.attributes,
             id=id_,
             vectors_id=vectors_id,
             ids=ids,
             by_position=by_position,
             tensor=tensor,
         )
-        original = open_original(target, files.vectors(target), files.column(target))
-        people = bare.people_of(original, files.described(attributes), by_position=by_position)
-        choice = choose(_asked(people, attribute, user, users, lenders, method, copies=copies_out), people)
-        progress.phase(f"forgetting {' and '.join(attribute)}")
-        erased = bare.erase(original, choice, out)
-    told = bare.told(original, choice, erased, out)
-    if receipt is not None:
-        bare.write_receipt(receipt, told)
-    print_json(told) if as_json else _print(told)
+        told = _in_file(target, order, files, attributes, out, quiet=quiet)
+    if receipt is not None and told is not None:
+        from veilrec.base.files import write_json
+
+        write_json(receipt, told, secret=True)
+    print_json(told or {"done": None}) if as_json else _print(target, told)
 
 
-def _asked(
-    people: KnownUsers,
-    attributes: list[str],
-    user: Names,
-    users: Path | None,
-    lenders: Path | None,
-    method: str,
-    *,
-    copies: bool,
-) -> Asked:
-    """What the options say, against the users there are."""
+def _check_new(receipt: Path) -> None:
+    from veilrec.base.plain import check_way
+
+    if receipt.exists():
+        raise BadInput(receipt, "is there already", "name a new file with --receipt")
+    check_way(receipt)
+
+
+def _refuse(options: dict[str, Any], what: str) -> None:
+    for name, given in options.items():
+        if given:
+            raise BadInput(name, what, "leave it out")
+
+
+def _eraser(method: str) -> AttributeEraser | None:
+    """The eraser of a name; None for whichever suits."""
     from veilrec.eraser import AttributeEraser
-    from veilrec.lab.ids import read_ids
     from veilrec.recipe import catalogue
-    from veilrec.runs.requests.choosing import AUTO, Asked
+    from veilrec.runs.requests.choosing import AUTO
 
-    named = None
-    if method != AUTO:
-        named = catalogue.build("erasers", method, {}, "--method")
-        if not isinstance(named, AttributeEraser):
-            raise BadInput("--method", f"{method} forgets no attribute", "take lethe or leace_null")
-    who = [*(user or ()), *(read_ids(users) if users is not None else ())]
-    where = "--user" if users is None else str(users)
-    asks = people.places(who, where) if user or users is not None else None
-    lends = None if lenders is None else people.places(read_ids(lenders), str(lenders))
-    return Asked(attributes, asks, lends, copies, method, named)
+    if method == AUTO:
+        return None
+    named = catalogue.build("erasers", method, {}, "--method")
+    if not isinstance(named, AttributeEraser):
+        raise BadInput("--method", f"{method} forgets no attribute", "take lethe or leace_null")
+    return named
 
 
-def _print(told: dict[str, Any]) -> None:
+def _in_file(
+    path: Path, order: Order, files: VectorFiles, about: Path | None, out: Path | None, *, quiet: bool
+) -> dict[str, Any]:
+    """Write vectors that forget into a new file."""
+    from veilrec.cli.show.progress import showing
+    from veilrec.lab.originals.opening import open_original
+    from veilrec.lab.originals.original import new_place
+    from veilrec.runs.integrity.changes import vouched_for
+    from veilrec.runs.requests import bare
+    from veilrec.runs.requests.choosing import Asked, choose
+
+    if not order.attributes:
+        raise BadInput("--attribute", "nothing is named", "say what shall be forgotten, as in gender")
+    if out is None or about is None:
+        option, what = ("-o", "a place for the new file") if out is None else ("--attributes", "who is what")
+        raise BadInput(option, f"{what} is missing", f"add {option} FILE")
+    eraser = _eraser(order.method)
+    new_place(path, out)
+    path, about = vouched_for(path), vouched_for(about)
+    with showing("", quiet=quiet) as progress:
+        progress.phase(f"reading {path}")
+        original = open_original(path, files.vectors(path), files.column(path))
+        known = bare.people_of(original, files.described(about), by_position=files.by_position)
+        asks = None if order.users is None else known.places(order.users)
+        lends = None if order.lenders is None else known.places(order.lenders, "--lenders")
+        asked = Asked(order.attributes, asks, lends, order.copies, order.method, eraser)
+        choice = choose(asked, known)
+        progress.phase(f"forgetting {' and '.join(order.attributes)}")
+        erased = bare.erase(original, choice, out)
+    return bare.told(original, choice, erased, out)
+
+
+def _in_run(
+    folder: Path, order: Order | None, data: Path | None, data_dir: Path | None, *, quiet: bool
+) -> dict[str, Any] | None:
+    """Change a run; None where all that is asked was done before."""
+    from veilrec.cli import finished
+    from veilrec.cli.show.progress import showing
+    from veilrec.runs.requests.taking import take
+
+    def tell(sentence: str) -> None:
+        if not quiet:
+            print(sentence, file=sys.stderr, flush=True)
+
+    with showing("", quiet=quiet) as progress:
+        progress.phase(f"forgetting in {folder}")
+        taken = take(
+            folder, order, lambda: finished.reopen(folder, data, data_dir, warns=False), _eraser, tell
+        )
+    if taken.finished is not None and not quiet:
+        print("a request that was cut off on the way is done now", file=sys.stderr)
+    return taken.receipt
+
+
+def _print(target: Path, told: dict[str, Any] | None) -> None:
     from veilrec.cli.show.leaks import printable
     from veilrec.cli.show.tables import console
 
-    out, done = console(), told["done"]
-    what, name = " and ".join(told["asked"]["attributes"]), done["eraser"]["name"]
-    out.print(
-        f"{printable(told['files']['after']['file'])}: {done['changed']:,} vectors forget {printable(what)}, "
-        f"{done['unchanged']:,} are as they were to the bit."
-    )
-    out.print(f"Method: {name}, because {done['why']}.")
+    out = console()
+    if told is None:
+        out.print(f"{printable(str(target))}: was asked for before, and is done; nothing was changed.")
+        return
+    done, what = told["done"], printable(" and ".join(told["asked"]["attributes"]))
+    place = told["files"]["after"]["file"] if "files" in told else str(target)
+    vectors = f"{done['changed']:,} vector{'s forget' if done['changed'] != 1 else ' forgets'} {what}"
+    out.print(f"{printable(place)}: {vectors}, {done['unchanged']:,} are as they were to the bit.")
+    out.print(f"Method: {done['eraser']['name']}, because {done['why']}.")
+    if "utility" in told:
+        pairs = zip(told["utility"]["before"].items(), told["utility"]["after"].values(), strict=True)
+        out.print("Usefulness: " + ", ".join(f"{name} {a:.4f} → {b:.4f}" for (name, a), b in pairs) + ".")
+    if "purged" in told:
+        out.print(f"Purged: {', '.join(told['purged']) or 'nothing was there'}.")
     for note in told["notes"]:
         out.print(f"Note: {printable(note)}.", style="yellow")
     for sentence in told["is_not"]:

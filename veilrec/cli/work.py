@@ -36,13 +36,14 @@ class RunOptions:
     """Options of a command that hold for one run as for many.
 
     Attributes:
-        device, resume, world, quiet: The options of the command.
+        device, resume, after_unlearning, world, quiet: The options of the command.
         link: The other processes that share the work, where ``torchrun`` started several.
         trained: A finished run whose training is taken over.
     """
 
     device: str = "cpu"
     resume: bool = False
+    after_unlearning: bool = False
     world: bool = True
     quiet: bool = False
     link: Link | None = None
@@ -84,6 +85,7 @@ def one(
         return experiment.run(
             out,
             resume=job.resume,
+            after_unlearning=job.after_unlearning,
             recipe=recipe,
             progress=progress,
             world=job.world,
@@ -119,7 +121,14 @@ def many(recipe: Recipe, out: Path, job: RunOptions) -> list[tuple[dict[str, Any
             return maker.experiment(cell.recipe)
 
         results = run_cells(
-            chosen, make, out, resume=job.resume, progress=progress, world=job.world, link=job.link
+            chosen,
+            make,
+            out,
+            resume=job.resume,
+            progress=progress,
+            world=job.world,
+            link=job.link,
+            after_unlearning=job.after_unlearning,
         )
     return [(cell.settings, results[cell.name]) for cell in chosen]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from veilrec.errors import BadInput, nearest
@@ -11,13 +13,14 @@ from veilrec.metrics.groups import flat, seed_of
 from veilrec.metrics.leaks import BEFORE, RULE, NamedRun, of_before
 from veilrec.result import Result
 
-__all__ = ["attackers_of", "chosen_audit", "refuse_mixtures", "threat_of", "unlike"]
+__all__ = ["attackers_of", "chosen_audit", "of_one_log", "refuse_mixtures", "threat_of", "unlike"]
 
 OWN = "veilrec"  # the audit that is meant where nobody says which
 # They change no score:
 FREE = ("along", "also", "attributes", "by_part", "membership", "own", "permutations", "resamples")
 TRIED = "attackers on "
 LENT = {"recovered"}  # readings of what only a defence uploads: without one nobody can try
+EVENTS = ("name", "users", "items", "events", "training", "validation", "test")
 COUNTED = {
     "kind": "kind",
     "classes": "classes",
@@ -44,6 +47,26 @@ def refuse_mixtures(runs: Sequence[NamedRun]) -> None:
                 raise BadInput(
                     run.name, f"another {what} than {first.name}{told}", "compare what was measured alike"
                 )
+
+
+def of_one_log(runs: Iterable[NamedRun]) -> list[NamedRun]:
+    """The same runs; those that were made to forget have the hash of data of the run that they come from.
+
+    That hash counts classes, and one of before would lead back to those that were forgotten: such a run is
+    known again by its events, and by what popularity reaches on them.
+    """
+    every = list(runs)
+    whole = {_events(run.result): run.result.data_fingerprint for run in every if not run.result.erased}
+    return [NamedRun(run.name, _known_by(run.result, whole)) if run.result.erased else run for run in every]
+
+
+def _known_by(result: Result, whole: Mapping[str, str]) -> Result:
+    return replace(result, data_fingerprint=whole.get(_events(result), _events(result)))
+
+
+def _events(result: Result) -> str:
+    counts = [result.data.get(name) for name in EVENTS]
+    return json.dumps([counts, dict(result.utility.floor), result.utility.protocol])
 
 
 def _told(what: str, first: NamedRun, run: NamedRun, one: Any, other: Any) -> str:

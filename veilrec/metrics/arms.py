@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from veilrec.metrics.alike import attackers_of, threat_of
+from veilrec.metrics.alike import attackers_of, of_one_log, threat_of
 from veilrec.metrics.groups import Group, cells_of, labels, trained
 from veilrec.metrics.leaks import BEFORE, NamedRun, of_before, only_read
 from veilrec.metrics.measures import Measure, gathered, pool
@@ -127,7 +127,8 @@ def protocols(family: Family, audit: str) -> list[str]:
 
 def families(results: Sequence[Named]) -> tuple[list[Family], list[str]]:
     """The arms that compare, together; and a sentence for each run that was left out."""
-    cells, doubles = cells_of((NamedRun(name, result) for name, result in results), _alike)
+    runs = of_one_log(NamedRun(name, result) for name, result in results)
+    cells, doubles = cells_of(runs, _alike)
     left = [
         f"{run.name} is left out: it has the settings and the seed of {first.name}." for run, first in doubles
     ]

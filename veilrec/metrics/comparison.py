@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from veilrec.errors import BadInput, nearest
-from veilrec.metrics.alike import chosen_audit, refuse_mixtures
+from veilrec.metrics.alike import chosen_audit, of_one_log, refuse_mixtures
 from veilrec.metrics.groups import Group, grouped
 from veilrec.metrics.leaks import BEFORE, NamedRun, of_before
 from veilrec.metrics.statements import Statement, statements_of
@@ -47,6 +47,7 @@ def compare(runs: Sequence[NamedRun], *, metric: str = "", audit: str = "") -> C
     Raises:
         BadInput: For other data, another protocol, another threat, or the same run twice.
     """
+    runs = of_one_log(runs)
     refuse_mixtures(runs)
     first = runs[0].result.utility
     metric = metric or first.select

@@ -34,7 +34,18 @@ from veilrec.runs.integrity.described import DEVICES, begun_with
 from veilrec.runs.integrity.manifest import Manifest, steadily
 from veilrec.runs.world import IDS, WORLD, load_world, save_world
 
-__all__ = ["Run", "claim", "lay_out", "load_run", "read_run", "save_state", "tidy", "write_per_user"]
+__all__ = [
+    "Run",
+    "claim",
+    "lay_out",
+    "load_run",
+    "per_user",
+    "read_run",
+    "save_state",
+    "tables_of",
+    "tidy",
+    "write_per_user",
+]
 
 RECIPE, MODEL, USERS, PER_USER = "recipe.toml", "model.safetensors", "users.safetensors", "per_user.csv"
 TRANSCRIPT, METRICS, TIMING, CHECKPOINT = (
@@ -146,11 +157,17 @@ def _store(path: Path, recipe: str) -> None:
 
 def save_state(folder: Path, state: State, devices: Devices) -> dict[str, Digest]:
     """Write a state as two files: what the server has, and what devices hold, for their owner only."""
+    server, own = tables_of(state, devices)
+    return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
+
+
+def tables_of(state: State, devices: Devices) -> tuple[Params, dict[str, Tensor | Blocks]]:
+    """What the two files of a state hold."""
     server = {**state.server, **{f"memory/{name}": value for name, value in state.memory.items()}}
     own: dict[str, Tensor | Blocks] = {"client": devices.clients(), "posts/owner": state.posts.owner}
     own |= {f"posts/value/{name}": value for name, value in state.posts.values.items()}
     own |= devices.columns()  # in the order of its slots: no column has to be copied
-    return {MODEL: write(folder / MODEL, server), USERS: write(folder / USERS, own, secret=True)}
+    return server, own
 
 
 def _state_of(model: Path, users: Path, round: int, devices: Devices) -> State:
@@ -168,7 +185,14 @@ def _state_of(model: Path, users: Path, round: int, devices: Devices) -> State:
 
 
 def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
-    """A table of every tested user's metrics, by original id, for its owner only.
+    """A table of every tested user's metrics, by original id, for its owner only."""
+    with atomic(folder / PER_USER, secret=True) as sink:
+        sink.write(per_user(scored, data))
+    return sink.digest()
+
+
+def per_user(scored: Scored, data: Interactions) -> bytes:
+    """What that table holds.
 
     Cells that a spreadsheet would take for a formula begin with an apostrophe.
     """
@@ -177,9 +201,7 @@ def write_per_user(folder: Path, scored: Scored, data: Interactions) -> Digest:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["user", *scored.values])
     writer.writerows(zip(users, *columns, strict=True))
-    with atomic(folder / PER_USER, secret=True) as sink:
-        sink.write(text.getvalue().encode())
-    return sink.digest()
+    return text.getvalue().encode()
 
 
 def _cell(text: str) -> str:

@@ -36,7 +36,7 @@ def trained_in(
     before, now = (_training(one) for one in (source.result.settings, settings))
     if other := difference(before, now):
         raise BadInput("--trained", f"{path} was trained otherwise: {other}", "train this one by itself")
-    if source.result.settings.get("eraser"):
+    if source.result.settings.get("eraser") or source.result.erased:
         raise BadInput("--trained", f"{path} was erased already", "name the run without erasers")
     if missing := [name for name in (MODEL, USERS) if name not in source.manifest.files]:
         raise BadInput("--trained", f"{path} is without {missing[0]}", "train this one by itself")

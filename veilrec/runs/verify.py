@@ -15,8 +15,11 @@ from veilrec.runs.folder import CHECKPOINT, RECIPE
 from veilrec.runs.integrity.described import Faulty, check_states, descriptions, read
 from veilrec.runs.integrity.manifest import Manifest, is_finished, steadily
 from veilrec.runs.integrity.sealed import digests
+from veilrec.runs.requests.orders import is_pending
 
 __all__ = ["Verified", "verified"]
+
+WAITS = "; a request to forget was cut off: `veilrec unlearn` with this run goes on with it"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Verified:
         files: How many files were held against their checksums.
         generation: How often the finished run has been written: 1, and one more for each change.
         faults: What is wrong, file by file.
+        pending: Whether a request to forget was taken that is not done yet.
     """
 
     run: Path
@@ -37,6 +41,7 @@ class Verified:
     files: int = 0
     generation: int = 0
     faults: tuple[str, ...] = ()
+    pending: bool = False
 
     @property
     def sentence(self) -> str:
@@ -46,7 +51,7 @@ class Verified:
             return self.faults[0] + (f" (and {more} more)" if more else "")
         count = f"{self.files} file{'s' * (self.files != 1)}"
         return {
-            "whole": f"whole: {count}, generation {self.generation}",
+            "whole": f"whole: {count}, generation {self.generation}{WAITS if self.pending else ''}",
             "unfinished": f"unfinished, and whole so far: {count}",
             "unverified": "written before runs had manifests: cannot be verified",
         }[self.state]
@@ -74,7 +79,8 @@ def _finished(run: Path) -> Verified:
             raise _Faults(tuple(faults), manifest)
         Result.read(manifest)
         state: Literal["whole", "unverified"] = "whole" if manifest.generation else "unverified"
-        return Verified(run, state, len(manifest.files), manifest.generation)
+        count = len(manifest.files)
+        return Verified(run, state, count, manifest.generation, pending=is_pending(run))
 
     try:
         return steadily(run, look)

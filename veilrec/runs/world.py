@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from veilrec.base.files import Digest, read_json, write_json
 from veilrec.base.limits.schema import Wrong, or_none, table, text, texts
@@ -11,7 +12,7 @@ from veilrec.base.tensors import read, write
 from veilrec.errors import Corrupted
 from veilrec.interactions import Interactions
 
-__all__ = ["IDS", "WORLD", "load_world", "save_world"]
+__all__ = ["IDS", "WORLD", "load_world", "save_world", "world_tables"]
 
 WORLD, IDS = "world.safetensors", "ids.json"
 LARGEST = 4 << 30  # bytes of ids and titles
@@ -33,6 +34,15 @@ COLUMNS = ("user", "item", "rating", "time")
 
 def save_world(folder: Path, data: Interactions) -> dict[str, Digest]:
     """Write two files that only their owner may read."""
+    tensors, ids = world_tables(data)
+    return {
+        WORLD: write(folder / WORLD, tensors, secret=True),
+        IDS: write_json(folder / IDS, ids, secret=True, indent=None),
+    }
+
+
+def world_tables(data: Interactions) -> tuple[Params, dict[str, Any]]:
+    """What the two files hold."""
     tensors: Params = {name: value for name in COLUMNS if (value := getattr(data, name)) is not None}
     tensors |= {f"attributes/{name}": value for name, value in data.attributes.items()}
     tensors |= {f"values/{name}": value for name, value in data.values.items()}
@@ -47,10 +57,7 @@ def save_world(folder: Path, data: Interactions) -> dict[str, Digest]:
         "report": list(data.report),
         "features": list(data.feature_names),
     }
-    return {
-        WORLD: write(folder / WORLD, tensors, secret=True),
-        IDS: write_json(folder / IDS, ids, secret=True, indent=None),
-    }
+    return tensors, ids
 
 
 def load_world(world: Path, names: Path) -> Interactions:

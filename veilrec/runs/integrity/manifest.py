@@ -23,8 +23,10 @@ from veilrec.runs.integrity.sealed import CHECKSUMS, NAME, digests, plain, read_
 
 __all__ = [
     "BEFORE",
+    "DONE",
     "FILES",
     "MANIFEST",
+    "RECEIPT",
     "RESULT",
     "SINCE",
     "Manifest",
@@ -35,10 +37,12 @@ __all__ = [
 ]
 
 MANIFEST, RESULT, VERSION = "manifest.json", "result.json", 1
+DONE, RECEIPT = "requests.json", "receipt.json"  # requests to forget that were done, and of the last one more
 BEFORE, SINCE = 2, 3  # versions of results: with the checksums of other files in them, and with a manifest
 FILES = (  # all that a result may depend on, by name; FILES alone are changed, and vouched for
     *("recipe.toml", "metrics.jsonl", "timing.jsonl", "model.safetensors", "users.safetensors"),
     *("world.safetensors", "ids.json", "transcript.safetensors", "per_user.csv", RESULT),
+    *(DONE, RECEIPT),
 )
 TRIES, PAUSE = 6, 0.05  # looks at a run that somebody changes meanwhile, and seconds between them
 

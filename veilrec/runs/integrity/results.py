@@ -185,7 +185,7 @@ RESULT = table(
         "curves": table(rest=listed(or_none(number()), 1 << 24)),
         "utility_replicates": AGAIN,
     },
-    may={"files": FREE},
+    may={"files": FREE, "erased": listed(FREE, 1 << 20)},
 )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.draws import Draws
-from veilrec.base.files import Digest, digest, write_json
+from veilrec.base.files import Digest, digest
 from veilrec.errors import BadInput
 from veilrec.lab.attributes import Described
 from veilrec.lab.match_ids import matched
@@ -18,7 +18,7 @@ from veilrec.lab.originals.original import Original
 from veilrec.runs.requests.choosing import Choice, KnownUsers
 from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of, now
 
-__all__ = ["LOTS", "Erased", "erase", "people_of", "told", "write_receipt"]
+__all__ = ["LOTS", "Erased", "erase", "people_of", "told"]
 
 LOTS = ".lots"  # behind the name of the new file: what was drawn, until that is there
 
@@ -90,8 +90,3 @@ def told(original: Original, choice: Choice, erased: Erased, place: Path) -> dic
         ],
         "is_not": list(IS_NOT),
     }
-
-
-def write_receipt(place: Path, receipt: dict[str, Any]) -> None:
-    """Write the receipt of a request on bare vectors, for its owner only."""
-    write_json(place, receipt, secret=True)
