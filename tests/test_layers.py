@@ -46,7 +46,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"result"},
     {*METRICS, "recipe/catalogue"},
     {"lab", "privacy"},
-    {"runs"},
+    {"runs", "runs/integrity/verify"},
     {"experiment"},
     {"recipe"},
     {"node"},

@@ -77,7 +77,7 @@ class Result:
     ledger: Mapping[str, Any] = field(default_factory=dict)
     curves: Mapping[str, Any] = field(default_factory=dict)
     utility_replicates: Mapping[str, Any] = field(default_factory=dict)
-    erased: Sequence[Mapping[str, Any]] = ()
+    erased: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     def reads(self) -> str:
         """A sentence on what the model is told about a user beside the events; empty where it is nothing."""

@@ -65,7 +65,14 @@ def test_what_was_written_is_whole(place: Path, capsys: pytest.CaptureFixture[st
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == "run: whole: 10 files, generation 1\n"
     (told,) = json.loads(call(capsys, "verify", "run", "--json").out)
-    assert told == {"run": "run", "state": "whole", "files": 10, "generation": 1, "faults": []}
+    assert told == {
+        "run": "run",
+        "state": "whole",
+        "files": 10,
+        "generation": 1,
+        "faults": [],
+        "pending": False,
+    }
 
 
 def test_a_run_that_trains_on_has_its_checkpoints(

@@ -21,7 +21,7 @@ __all__ = ["at_each_touch", "goals", "prepare"]
 
 WHAT = "killed at random moments and begun again, it ends with the same bytes: {}"
 EACH = "killed before each thing that it does to the disk, and in each write: {}"
-SHORT = ("finish", "attack", "node")
+SHORT = ("finish", "attack", "node", "unlearn")
 TRIES = 20  # attempts to come in time
 AGAIN = 0.4  # how often what was killed is killed once more when it goes on
 

@@ -101,6 +101,11 @@ def test_a_device_that_is_killed_answers_once(shared: Bench) -> None:
     assert row["pass"], row
 
 
+def test_a_request_that_was_taken_is_done_once(shared: Bench) -> None:
+    row = next(goal for goal in kills.goals(1) if goal.id == "A1.unlearn").measure(shared)
+    assert row["pass"], row
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VICTIMS)
 def test_ten_kills(name: str, shared: Bench) -> None:

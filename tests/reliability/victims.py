@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -18,21 +19,25 @@ from tests.forking import small
 from tests.reliability.failpoints import install
 from tests.reliability.plants import plant
 from tests.reproduction import tiny
+from tests.runs.requests.scan import found_in
 from veilrec import cli, node
-from veilrec.base import process
+from veilrec.base import process, tensors
+from veilrec.base.files import read_json
 from veilrec.errors import BadInput
 from veilrec.runs.integrity.checked import CHECKED
-from veilrec.runs.integrity.manifest import MANIFEST
+from veilrec.runs.integrity.manifest import DONE, MANIFEST, RECEIPT
+from veilrec.runs.requests.orders import Order
 
 __all__ = ["VICTIMS", "Victim", "contents", "run", "stable"]
 
-UNSTABLE = {"timing", "environment", "seconds", "peak_bytes", "files"}  # of a result: tell of an hour
+UNSTABLE = {"timing", "environment", "seconds", "peak_bytes", "files", "at"}  # of a result: tell of an hour
 TIMINGS = {
     "timing.jsonl",
     "result.json",
     MANIFEST,
     CHECKED,
 }  # files that tell of time, or of such a file
+TOLD = ("result.json", DONE, RECEIPT)
 ROUNDS = 2  # as many as the recipe of the stock has
 
 
@@ -117,6 +122,35 @@ class Attack(Victim):
                 yield f"veilrec {words[0]} refuses it"
 
 
+class Unlearn(Victim):
+    """A request to forget that was written down, and its owner told so, and that is done once."""
+
+    asks = tuple(f"u{number:04}" for number in range(1, 13))
+    words = ("unlearn", "run", "-q", "--attribute", "gender", "--method", "leace")  # which draws nothing
+
+    def make(self, folder: Path, stock: Stock) -> None:
+        stock.run(folder / "run")
+        shutil.copy(folder / "run" / "users.safetensors", folder / "before")
+        Order(("gender",), self.asks, method="leace", at="then").write(folder / "run")
+
+    def work(self, folder: Path) -> int:
+        return cli.main([*self.words, *(word for user in self.asks for word in ("--user", user))])
+
+    def end(self, folder: Path) -> dict[str, str]:
+        """Besides equal bytes: it stands once in the run's memory, and whoever asked is found in no byte."""
+        own = tensors.read(folder / "before")
+        old = own["user"][own["client"] < len(self.asks)].flatten(1).numpy()
+        told = read_json(folder / "run" / DONE)["requests"]
+        moved = tensors.read(folder / "run" / "users.safetensors")["user"] != own["user"]
+        counts = {"requests": f"{len(told)}", "moved": f"{int(moved.flatten(1).any(1).sum())}"}
+        return {**contents(folder / "run"), **counts, "old bytes": "; ".join(found_in(folder / "run", old))}
+
+    def hurt(self, folder: Path) -> Iterator[str]:
+        for words in (["verify", "run"], ["evaluate", "run", "-q"]):
+            if cli.main(words):
+                yield f"veilrec {words[0]} refuses it"
+
+
 class Reproduce(Victim):
     """A table of a paper: two runs, and a page."""
 
@@ -181,11 +215,12 @@ def ask(store: Path, letter: bytes, answer: Path) -> int:
             sys.stdout = before
 
 
-VICTIMS: dict[str, Victim] = {  # an erasure joins as one more: a finished run, and what its command leaves
+VICTIMS: dict[str, Victim] = {
     "training": Training(),
     "checkpoint": Checkpoint(),
     "finish": Finish(),
     "attack": Attack(),
+    "unlearn": Unlearn(),
     "reproduce": Reproduce(),
     "node": Node(),
 }
@@ -217,7 +252,7 @@ def contents(folder: Path) -> dict[str, str]:
     found = {"left over": ", ".join(sorted(leftovers(folder))), "verified": f"{verified}"}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
-        if path.name == "result.json":
+        if path.name in TOLD:
             value = stable(json.loads(path.read_bytes()))
             found[name] = hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
         elif path.name not in TIMINGS and "checkpoint" not in Path(name).parts:

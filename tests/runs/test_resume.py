@@ -20,7 +20,7 @@ from veilrec.base.keys import Keys
 from veilrec.errors import BadInput, Corrupted
 from veilrec.result import Result
 from veilrec.runs.checkpoint import Damaged
-from veilrec.runs.verify import verified
+from veilrec.runs.integrity.verify import verified
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 SAME = ("model.safetensors", "users.safetensors", "metrics.jsonl", "per_user.csv", "transcript.safetensors")

@@ -129,7 +129,7 @@ def unlearn(
         if name not in KEEPABLE:
             raise BadInput("--keep", f'"{name}" is nothing that is purged', nearest(name, KEEPABLE))
     if receipt is not None:
-        _check_new(receipt)
+        _check_new(receipt, out)
     who = [*(user or ()), *(read_ids(users) if users is not None else ())]
     asks = who if user or users is not None else None
     lends = None if lenders is None else read_ids(lenders)
@@ -154,10 +154,10 @@ def unlearn(
     print_json(told or {"done": None}) if as_json else _print(target, told)
 
 
-def _check_new(receipt: Path) -> None:
+def _check_new(receipt: Path, out: Path | None) -> None:
     from veilrec.base.plain import check_way
 
-    if receipt.exists():
+    if receipt.exists() or receipt == out:
         raise BadInput(receipt, "is there already", "name a new file with --receipt")
     check_way(receipt)
 

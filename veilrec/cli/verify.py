@@ -13,7 +13,7 @@ __all__ = ["verify"]
 def verify(runs: Runs, as_json: Json = False) -> None:
     """Hold every file of runs, finished or not, against its checksum; ends with 4 where one differs."""
     from veilrec.recipe.cells import cells_in
-    from veilrec.runs.verify import verified
+    from veilrec.runs.integrity.verify import verified
 
     found = []
     for place in (cell for run in runs for cell in cells_in(run)):

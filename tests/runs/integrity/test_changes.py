@@ -25,7 +25,7 @@ from veilrec.result import Result
 from veilrec.runs.integrity import changes
 from veilrec.runs.integrity.changes import change, settle, vouched_for
 from veilrec.runs.integrity.manifest import Manifest, staged
-from veilrec.runs.verify import verified
+from veilrec.runs.integrity.verify import verified
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 CALLS = ("open", "write", "ftruncate", "fsync", "replace", "rename", "link", "unlink", "rmdir", "mkdir")
