@@ -17,7 +17,7 @@ from veilrec.cli import finished
 from veilrec.cli.unlearn import _eraser
 from veilrec.result import Result
 from veilrec.runs.requests import taking
-from veilrec.runs.requests.orders import PENDING, Order
+from veilrec.runs.requests.orders import PENDING, UnlearnOrder
 from veilrec.runs.world import load_world
 
 USERS = 90
@@ -231,7 +231,7 @@ def test_a_hundred_requests_one_after_the_other(run: Path) -> None:
     """Of all attributes in turn; each changes one vector, and usefulness hardly."""
     before, first = Result.load(run).utility.test["ndcg@5"], vectors(run)
     for turn in range(100):
-        order = Order([("gender", "age")[turn // 80]], [f"u{turn % 80 + 1:04}"], method="leace_null")
+        order = UnlearnOrder([("gender", "age")[turn // 80]], [f"u{turn % 80 + 1:04}"], method="leace_null")
         old = vectors(run)
         taken = taking.take(run, order, lambda: finished.reopen(run, warns=False), _eraser, lambda said: None)
         assert taken.receipt is not None

@@ -26,7 +26,7 @@ from veilrec.base.files import read_json
 from veilrec.errors import BadInput
 from veilrec.runs.integrity.checked import CHECKED
 from veilrec.runs.integrity.manifest import DONE, MANIFEST, RECEIPT
-from veilrec.runs.requests.orders import Order
+from veilrec.runs.requests.orders import UnlearnOrder
 
 __all__ = ["VICTIMS", "Victim", "contents", "run", "stable"]
 
@@ -131,7 +131,7 @@ class Unlearn(Victim):
     def make(self, folder: Path, stock: Stock) -> None:
         stock.run(folder / "run")
         shutil.copy(folder / "run" / "users.safetensors", folder / "before")
-        Order(("gender",), self.asks, method="leace", at="then").write(folder / "run")
+        UnlearnOrder(("gender",), self.asks, method="leace", at="then").write(folder / "run")
 
     def work(self, folder: Path) -> int:
         return cli.main([*self.words, *(word for user in self.asks for word in ("--user", user))])

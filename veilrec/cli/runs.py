@@ -32,6 +32,11 @@ __all__ = ["evaluate", "recommend", "run"]
 TAKES = "Take over this run's training: only erasers and attacks differ."
 Trained = Annotated[Path | None, typer.Option("--trained", metavar="RUN", help=TAKES)]
 
+AfterUnlearning = Annotated[
+    bool,
+    typer.Option("--after-unlearning", help="Also with one that was made to forget, which brings it back."),
+]
+
 
 def run(
     recipe: RecipePath,
@@ -47,12 +52,7 @@ def run(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    after_unlearning: Annotated[
-        bool,
-        typer.Option(
-            "--after-unlearning", help="Also with one that was made to forget, which brings it back."
-        ),
-    ] = False,
+    after_unlearning: AfterUnlearning = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what memory and disk it needs, and write nothing.")
     ] = False,

@@ -26,7 +26,7 @@ from veilrec.errors import BadInput, nearest
 if TYPE_CHECKING:
     from veilrec.eraser import AttributeEraser
     from veilrec.lab.anyone.files import VectorFiles
-    from veilrec.runs.requests.orders import Order
+    from veilrec.runs.requests.orders import UnlearnOrder
 
 __all__ = ["unlearn"]
 
@@ -105,46 +105,20 @@ def unlearn(
     One attribute is erased from vectors. The history of these users stays, and this deletes no data.
     """
     from veilrec.lab.anyone.files import VectorFiles
-    from veilrec.lab.ids import read_ids
-    from veilrec.runs.requests.orders import KEEPABLE, Order
 
-    of_runs: dict[str, Any] = {
-        "--keep": keep,
-        "--keep-labels": keep_labels,
-        "--data": data,
-        "--data-dir": data_dir,
-    }
-    of_files: dict[str, Any] = {
-        "-o": out,
-        "--attributes": attributes,
-        "--id": id_,
-        "--vectors-id": vectors_id,
-    }
-    of_files |= {"--ids": ids, "--by-position": by_position or None, "--tensor": tensor}
-    if target.is_dir():
-        _refuse(of_files, f"{target} is a run, which is changed where it lies")
-    else:
-        _refuse(of_runs, f"{target} is no run")
-    for name in keep or ():
-        if name not in KEEPABLE:
-            raise BadInput("--keep", f'"{name}" is nothing that is purged', nearest(name, KEEPABLE))
+    of_runs = {"--keep": keep, "--keep-labels": keep_labels, "--data": data, "--data-dir": data_dir}
+    of_files = {"-o": out, "--attributes": attributes, "--id": id_, "--vectors-id": vectors_id, "--ids": ids}
+    _check(target, of_runs, {**of_files, "--by-position": by_position, "--tensor": tensor})
     if receipt is not None:
         _check_new(receipt, out)
-    who = [*(user or ()), *(read_ids(users) if users is not None else ())]
-    asks = who if user or users is not None else None
-    lends = None if lenders is None else read_ids(lenders)
-    order = Order(attribute or (), asks, lends, method, copies_out, keep or (), keep_labels)
+    order = _order(
+        attribute, user, users, lenders, keep, method=method, copies=copies_out, labels=keep_labels
+    )
     if target.is_dir():
-        asked = order if attribute or who else None
-        told = _in_run(target, asked, data, data_dir, quiet=quiet)
+        told = _in_run(target, order, data, data_dir, quiet=quiet)
     else:
         files = VectorFiles(
-            attributes=order.attributes,
-            id=id_,
-            vectors_id=vectors_id,
-            ids=ids,
-            by_position=by_position,
-            tensor=tensor,
+            order.attributes, id=id_, vectors_id=vectors_id, ids=ids, by_position=by_position, tensor=tensor
         )
         told = _in_file(target, order, files, attributes, out, quiet=quiet)
     if receipt is not None and told is not None:
@@ -162,10 +136,37 @@ def _check_new(receipt: Path, out: Path | None) -> None:
     check_way(receipt)
 
 
-def _refuse(options: dict[str, Any], what: str) -> None:
-    for name, given in options.items():
+def _check(target: Path, of_runs: dict[str, Any], of_files: dict[str, Any]) -> None:
+    """Refuse what means nothing for what is named."""
+    run = target.is_dir()
+    for name, given in (of_files if run else of_runs).items():
         if given:
+            what = f"{target} is a run, which is changed where it lies" if run else f"{target} is no run"
             raise BadInput(name, what, "leave it out")
+
+
+def _order(
+    attribute: Names,
+    user: Names,
+    users: Path | None,
+    lenders: Path | None,
+    keep: Names,
+    *,
+    method: str,
+    copies: bool,
+    labels: bool,
+) -> UnlearnOrder:
+    """What the options ask for."""
+    from veilrec.lab.ids import read_ids
+    from veilrec.runs.requests.orders import KEEPABLE, UnlearnOrder
+
+    for name in keep or ():
+        if name not in KEEPABLE:
+            raise BadInput("--keep", f'"{name}" is nothing that is purged', nearest(name, KEEPABLE))
+    who = [*(user or ()), *(read_ids(users) if users is not None else ())]
+    asks = who if user or users is not None else None
+    lends = None if lenders is None else read_ids(lenders)
+    return UnlearnOrder(attribute or (), asks, lends, method, copies, keep or (), labels)
 
 
 def _eraser(method: str) -> AttributeEraser | None:
@@ -183,7 +184,7 @@ def _eraser(method: str) -> AttributeEraser | None:
 
 
 def _in_file(
-    path: Path, order: Order, files: VectorFiles, about: Path | None, out: Path | None, *, quiet: bool
+    path: Path, order: UnlearnOrder, files: VectorFiles, about: Path | None, out: Path | None, *, quiet: bool
 ) -> dict[str, Any]:
     """Write vectors that forget into a new file."""
     from veilrec.cli.show.progress import showing
@@ -215,22 +216,24 @@ def _in_file(
 
 
 def _in_run(
-    folder: Path, order: Order | None, data: Path | None, data_dir: Path | None, *, quiet: bool
+    folder: Path, order: UnlearnOrder, data: Path | None, data_dir: Path | None, *, quiet: bool
 ) -> dict[str, Any] | None:
     """Change a run; None where all that is asked was done before."""
     from veilrec.cli import finished
     from veilrec.cli.show.progress import showing
     from veilrec.runs.requests.taking import take
 
+    def opened() -> finished.Opened:
+        return finished.reopen(folder, data, data_dir, warns=False)
+
     def tell(sentence: str) -> None:
         if not quiet:
             print(sentence, file=sys.stderr, flush=True)
 
+    wanted = order if order.attributes or order.users is not None else None
     with showing("", quiet=quiet) as progress:
         progress.phase(f"forgetting in {folder}")
-        taken = take(
-            folder, order, lambda: finished.reopen(folder, data, data_dir, warns=False), _eraser, tell
-        )
+        taken = take(folder, wanted, opened, _eraser, tell)
     if taken.finished is not None and not quiet:
         print("a request that was cut off on the way is done now", file=sys.stderr)
     return taken.receipt

@@ -25,7 +25,7 @@ from veilrec.runs.folder import DRAWS, MODEL, PER_USER, USERS, Run, per_user, ta
 from veilrec.runs.integrity.changes import Change
 from veilrec.runs.integrity.manifest import RECEIPT
 from veilrec.runs.requests.choosing import Asked, Choice, KnownUsers, choose
-from veilrec.runs.requests.orders import Order
+from veilrec.runs.requests.orders import UnlearnOrder
 from veilrec.runs.requests.purging import purge, without_classes, without_posts
 from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of
 from veilrec.runs.session import beside_popularity
@@ -67,14 +67,14 @@ class Prepared:
         choice: How it will be carried out.
     """
 
-    order: Order
+    order: UnlearnOrder
     asks: Tensor
     users: Tensor
     vectors: Tensor
     choice: Choice
 
 
-def prepare(order: Order, opened: Reopened, make: Make) -> Prepared:
+def prepare(order: UnlearnOrder, opened: Reopened, make: Make) -> Prepared:
     """What will be done to a run, of which nothing is changed.
 
     Raises:
@@ -117,7 +117,7 @@ def prepare(order: Order, opened: Reopened, make: Make) -> Prepared:
     return Prepared(order, asks, users, vectors, choice)
 
 
-def _refuse_told(federation: Federation, order: Order) -> None:
+def _refuse_told(federation: Federation, order: UnlearnOrder) -> None:
     """Refuse a model that is told the attribute itself, again and again."""
     told = {name.partition("=")[0] for name in federation.clients.log.feature_names if "=" in name}
     if again := sorted(told & set(order.attributes)):
@@ -165,7 +165,7 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
     return told
 
 
-def _write_world(new: Change, data: Interactions, order: Order) -> None:
+def _write_world(new: Change, data: Interactions, order: UnlearnOrder) -> None:
     """The log without the classes of those who ask, where the run holds it at all."""
     if WORLD in new.before.files and not order.keeps_labels:
         tensors, ids = world_tables(data)
@@ -204,7 +204,7 @@ def _settings(before: Mapping[str, Any], told: dict[str, Any]) -> dict[str, Any]
     return {**before, "eraser": found if entry in found else [*found, entry]}
 
 
-def _asked(order: Order) -> dict[str, Any]:
+def _asked(order: UnlearnOrder) -> dict[str, Any]:
     return {
         "attributes": list(order.attributes),
         "users": "all" if order.users is None else len(order.users),
@@ -217,7 +217,7 @@ def _hashes(name: str, new: Change) -> dict[str, str]:
     return {"before": new.before.files[name].sha256, "after": new.files[name].sha256}
 
 
-def _kept(order: Order) -> list[str]:
+def _kept(order: UnlearnOrder) -> list[str]:
     return [*order.keeps, *(["labels"] if order.keeps_labels else [])]
 
 
@@ -227,7 +227,7 @@ def _stale(before: Result) -> list[str]:
     return [*audits, "metrics.jsonl, curves: measured while the model was trained"]
 
 
-def _notes(order: Order, new: Change) -> list[str]:
+def _notes(order: UnlearnOrder, new: Change) -> list[str]:
     notes = []
     if order.keeps:
         notes.append(f"kept, and still telling: {', '.join(order.keeps)}")
@@ -239,6 +239,6 @@ def _notes(order: Order, new: Change) -> list[str]:
     return notes
 
 
-def remembered(before: list[Order], order: Order) -> dict[str, Any]:
+def remembered(before: list[UnlearnOrder], order: UnlearnOrder) -> dict[str, Any]:
     """What a run remembers of requests, this one among them."""
     return {"version": 1, "requests": [asdict(one) for one in (*before, order)]}

@@ -13,7 +13,7 @@ from veilrec.errors import BadInput, Corrupted
 from veilrec.runs.integrity.manifest import DONE, Manifest
 from veilrec.runs.requests.choosing import AUTO
 
-__all__ = ["KEEPABLE", "PENDING", "Order", "done_before", "is_pending"]
+__all__ = ["KEEPABLE", "PENDING", "UnlearnOrder", "done_before", "is_pending"]
 
 PENDING = "request.json"  # there from when a request is taken until it is done
 VERSION, MANY = 1, 1 << 31
@@ -33,7 +33,7 @@ ENTRY = table(SHAPE, rest=anything)
 
 
 @dataclass(frozen=True)
-class Order:
+class UnlearnOrder:
     """A request to make a run forget.
 
     Attributes:
@@ -61,7 +61,7 @@ class Order:
         write_json(folder / PENDING, {"version": VERSION, **asdict(self)}, secret=True)
 
     @classmethod
-    def pending(cls, folder: Path) -> Order | None:
+    def pending(cls, folder: Path) -> UnlearnOrder | None:
         """The one that was taken and is not done, if there is one.
 
         Raises:
@@ -76,7 +76,7 @@ class Order:
         return cls.of(told, path)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], path: Path) -> Order:
+    def of(cls, told: Mapping[str, Any], path: Path) -> UnlearnOrder:
         """The reverse of `told`."""
         try:
             ENTRY(told, "")
@@ -88,7 +88,7 @@ class Order:
         """What the run remembers of it: a request that comes again is known."""
         return asdict(self)
 
-    def left(self, before: Sequence[Order], everybody: Collection[str]) -> Order | None:
+    def left(self, before: Sequence[UnlearnOrder], everybody: Collection[str]) -> UnlearnOrder | None:
         """What of it was not asked for before; None where all of it was.
 
         Raises:
@@ -118,9 +118,9 @@ def is_pending(folder: Path) -> bool:
     return (folder / PENDING).exists()
 
 
-def done_before(manifest: Manifest) -> list[Order]:
+def done_before(manifest: Manifest) -> list[UnlearnOrder]:
     """The requests that were done on a run, in their order."""
     if DONE not in manifest.files:
         return []
     path = manifest.path(DONE)
-    return [Order.of(entry, path) for entry in read_json(path, MANY).get("requests", [])]
+    return [UnlearnOrder.of(entry, path) for entry in read_json(path, MANY).get("requests", [])]

@@ -13,7 +13,7 @@ from veilrec.runs.integrity.changes import changing, settle
 from veilrec.runs.integrity.manifest import DONE, Manifest
 from veilrec.runs.requests.applying import Make, Prepared, Reopened, apply, prepare, remembered
 from veilrec.runs.requests.choosing import KnownUsers
-from veilrec.runs.requests.orders import PENDING, Order, done_before
+from veilrec.runs.requests.orders import PENDING, UnlearnOrder, done_before
 from veilrec.runs.requests.telling import now
 
 __all__ = ["Taken", "take"]
@@ -34,7 +34,7 @@ class Taken:
 
 def take(
     folder: Path,
-    order: Order | None,
+    order: UnlearnOrder | None,
     reopen: Callable[[], Reopened],
     make: Make,
     tell: Callable[[str], None],
@@ -55,7 +55,7 @@ def take(
         Manifest.load(folder)  # or there is nothing to forget
         settle(folder)
         finished = None
-        if (pending := Order.pending(folder)) is not None:
+        if (pending := UnlearnOrder.pending(folder)) is not None:
             opened = reopen()
             finished = _done(folder, prepare(pending, opened, make), opened)
         if order is None and finished is not None:
@@ -74,7 +74,7 @@ def take(
         return Taken(_done(folder, prepared, opened), finished)
 
 
-def _check_names(order: Order, opened: Reopened) -> None:
+def _check_names(order: UnlearnOrder, opened: Reopened) -> None:
     """Refuse somebody whom the run does not know, also where nothing is left to be done."""
     data = opened.run.data
     if order.users is not None:
