@@ -66,6 +66,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"trigger": "global", "weight": 0.5, "variance": 0.5},
         {"label_epsilon": 0.7, "hidden": 5},
     ],
+    "AegisFed": [{"statistics": "sums"}],
     "AegisCS": [{"drift": "sum", "diagonal": True}],
     "GaussianPosthoc": [{"parts": {"user": 0.5, "item": 0.1}}],
     "UCFedRec": [{"strength": 0.5, "hidden": (5,), "attributes": ("gender",)}],

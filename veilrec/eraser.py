@@ -1,10 +1,11 @@
 """The contract of an eraser: what makes a finished model forget, after training and without going through it.
 
-A defence acts while a model is trained; an eraser is given what training has left. There are three kinds.
+A defence acts while a model is trained; an eraser is given what training has left. There are four kinds.
 A `VectorEraser` changes what each holder has by itself, and asks nobody. An `AttributeEraser` makes users'
 vectors forget attributes that a `Request` names; as a `SumEraser` (`erasers/common/sums.py`) it learns what
-to do from sums over users alone, which silos and devices add up among them. Every kind works on a run, and
-on vectors from anywhere (`erasers/common/arrays.py`).
+to do from sums over users alone, which silos and devices add up among them. These work on a run, and on
+vectors from anywhere (`erasers/common/arrays.py`). A `RoundEraser` (`erasers/common/rounds.py`) takes rounds
+in which clients train, and works on a run alone.
 """
 
 from __future__ import annotations

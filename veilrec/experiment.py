@@ -24,6 +24,7 @@ from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
 from veilrec.engine.in_process import InProcess
 from veilrec.eraser import AttributeEraser, Eraser
+from veilrec.erasers.common.rounds import RoundEraser
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
 from veilrec.lab.examiner import Examiner
@@ -35,7 +36,7 @@ from veilrec.protocols.fedavg import FedAvg
 from veilrec.result import Result
 from veilrec.rounds import Federation
 from veilrec.runs import folder
-from veilrec.runs.erasing import request_of
+from veilrec.runs.erasing import check_rounds, request_of
 from veilrec.runs.fingerprint import describe, difference, fingerprint
 from veilrec.runs.integrity.manifest import Manifest, is_finished, steadily
 from veilrec.runs.interrupt import ECHO, stoppable
@@ -130,6 +131,8 @@ class Experiment:
             eraser.check(federation.model)
             if isinstance(eraser, AttributeEraser):
                 request_of(self.data, eraser)
+            if isinstance(eraser, RoundEraser):
+                check_rounds(federation, eraser)
         return federation
 
     def part(self, clients: Clients) -> InProcess:

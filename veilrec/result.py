@@ -47,7 +47,8 @@ class Result:
         utility: How good the lists were.
         selected, rounds: The round whose state was kept, and how many were run.
         stopped: What ended training: ``rounds``, ``patience``, ``budget`` or ``defence``.
-        traffic: Bytes up and down: mean and maximum per client and round, total, and by kind of message.
+        traffic: Bytes up and down: mean and maximum per client and round, total, and by kind of message;
+            under ``erasing`` what each eraser took that went in rounds, and whether it came to rest.
         timing: Seconds by phase, and peak memory in bytes.
         environment: Versions, device, cores.
         data: Counts, and what was dropped on the way in.

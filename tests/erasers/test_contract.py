@@ -8,11 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from tests.contract import Case, cases
 from tests.erasers.worlds import by_silos, keyed, told
 from veilrec.eraser import AttributeEraser, Request
 from veilrec.erasers.common.arrays import forget
+from veilrec.erasers.common.rounds import Present, RoundEraser
 from veilrec.erasers.common.sums import SumEraser
 from veilrec.errors import BadInput
 from veilrec.models.fedgcn import FedGCN
@@ -23,7 +25,8 @@ from veilrec.models.fedvae import FedVAE
 from veilrec.models.pfedrec import PFedRec
 
 EVERY = cases("erasers")
-CASES = [case for case in EVERY if isinstance(case.build(), AttributeEraser)]
+OF_ROUNDS = [case for case in EVERY if isinstance(case.build(), RoundEraser)]
+CASES = [c for c in EVERY if isinstance(c.build(), AttributeEraser) and c not in OF_ROUNDS]
 WIDTH = 4
 SOME = torch.arange(90) % 3 > 0
 
@@ -161,6 +164,10 @@ def test_all_that_is_a_users_own_is_changed(eraser: AttributeEraser) -> None:
 def test_it_takes_arrays_of_any_library(case: Case) -> None:
     vectors, label = told((40, 50), WIDTH)
     table, names = vectors.float().numpy(), ["", "female", "male"]
+    if case in OF_ROUNDS:
+        with pytest.raises(BadInput, match="vectors alone"):
+            forget(case.build(), table, {"gender": label.numpy()})
+        return
     if len(case.build().changes) > 1:
         pytest.skip("changes several parts")
     asks = SOME.numpy()
@@ -172,3 +179,48 @@ def test_it_takes_arrays_of_any_library(case: Case) -> None:
     assert (after[asks] != table[asks]).any(1).all()
     with pytest.raises(BadInput, match="labels gender"):
         forget(case.build(), table, {"gender": np.zeros(90)})
+
+
+@pytest.fixture(params=OF_ROUNDS, ids=str)
+def in_rounds(request: pytest.FixtureRequest) -> RoundEraser:
+    return request.param.build()  # type: ignore[no-any-return]
+
+
+def silos(vectors: Tensor, request: Request, count: int) -> list[Present]:
+    """Users dealt to silos, before any round."""
+    dealt = [torch.arange(k, len(vectors), count) for k in range(count)]
+    return [Present(vectors[own], vectors[own], request.of(own)) for own in dealt]
+
+
+def test_between_rounds_all_who_ask_and_tell_are_changed(in_rounds: RoundEraser) -> None:
+    vectors, label = told((40, 50), WIDTH)
+    request = Request({"gender": torch.where(torch.arange(90) % 10 == 0, -1, label)}, asks=SOME)
+    clients = silos(vectors, request, 4)
+    after = in_rounds.between(clients, keyed()).vectors
+    for one, changed in zip(clients, after, strict=True):
+        moved = in_rounds.moved(one.request)
+        assert bool(changed.isfinite().all())
+        assert bool((changed[moved] != one.vectors[moved]).any(1).all())
+        assert 0 < int(moved.sum()) < len(moved)
+
+
+def test_between_rounds_one_class_changes_nothing(in_rounds: RoundEraser) -> None:
+    vectors, label = told((90,), WIDTH)
+    clients = silos(vectors, Request({"gender": label}), 3)
+    for one, after in zip(clients, in_rounds.between(clients, keyed()).vectors, strict=True):
+        assert float((after - one.vectors).abs().max()) < 1e-12
+
+
+def test_between_rounds_odd_classes_leave_everything_finite(in_rounds: RoundEraser) -> None:
+    vectors, label = told((0, 1, 7, 12, 30), 9)
+    clients = silos(vectors, Request({"gender": label, "age": torch.arange(50) % 21}), 2)
+    after = torch.cat(in_rounds.between(clients, keyed()).vectors)
+    assert bool(after.isfinite().all())
+    assert float(after.abs().max()) < 100
+
+
+def test_between_rounds_a_repetition_has_the_same_bits(in_rounds: RoundEraser) -> None:
+    vectors, label = told((40, 50), WIDTH)
+    clients = silos(vectors, Request({"gender": label}), 3)
+    one, again = (in_rounds.between(clients, keyed(1)).vectors for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))

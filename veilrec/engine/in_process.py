@@ -161,6 +161,12 @@ class InProcess(Fleet):
         sizes = groups.done()
         return Fold(groups.partial, posts, row, found(watch), sizes)
 
+    def train_alone(self, letter: Letter, clients: Tensor, trains: Trains) -> None:
+        """Train some of the clients here ``[c]``, ascending, and keep what comes of it: nothing leaves."""
+        with self.working() as pool:
+            for chunk, answer in self.work(pool, letter, clients, self.keys, trains):
+                self.devices.put(chunk.cohort, answer.kept)
+
     def probe(
         self, letter: Letter, read: Collection[str] | None = None, again: int = 0
     ) -> Iterator[Exchange]:

@@ -24,7 +24,7 @@ from veilrec.rounds import Federation
 from veilrec.runs import folder
 from veilrec.runs.checkpoint import Checkpoints
 from veilrec.runs.clock import total
-from veilrec.runs.erasing import applied
+from veilrec.runs.erasing import Told, applied
 from veilrec.runs.fingerprint import data_fingerprint
 from veilrec.runs.folder import Run
 from veilrec.runs.interrupt import Stop
@@ -74,9 +74,9 @@ class Session:
         self.progress("test", 0, 1, None)
         state = training.selected(last)
         selected, row = state.round, training.rows[state.round - 1]
-        used = time.process_time()
+        used, told = time.process_time(), Told()
         if self.erasers:
-            state, row = self._erased(state), {}  # what validation said before no longer holds
+            state, row = self._erased(state, told), {}  # what validation said before no longer holds
         used, erased = time.process_time() - used, time.perf_counter()
         scored = self._look(state, "test", training.ledger)
         utility = self._utility(state, scored, row, training.ledger)
@@ -98,7 +98,7 @@ class Session:
             selected=selected,
             rounds=rounds,
             stopped=training.reason,
-            traffic=training.sent,
+            traffic={**training.sent, **({"erasing": told} if told else {})},
             timing={**total(training.timing.rows(), **more), ERASING: round(used, 3)},
             environment=environment(self.federation.keys.value.device),
             data=summary(self.data, self.federation.clients, settings),
@@ -135,13 +135,16 @@ class Session:
             began=self.began,
         )
 
-    def _erased(self, state: State) -> State:
-        """The selected state after every eraser, in order; each draws from keys of its own."""
+    def _erased(self, state: State, told: Told) -> State:
+        """The selected state after every eraser, in order; each draws from keys of its own.
+
+        What is to be said of those that took rounds is added to what is `told`.
+        """
         keys = self.federation.keys.fold("unlearn")
         for place, eraser in enumerate(self.erasers):
             own = keys.fold(place) if place else keys
             kept = self.place / folder.DRAWS.format(place)
-            state = applied(self.federation, state, eraser, self.data, own, kept)
+            state = applied(self.federation, state, eraser, self.data, own, kept, told)
         return state
 
     def _discloses(self) -> list[dict[str, Any]]:

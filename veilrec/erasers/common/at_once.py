@@ -52,7 +52,7 @@ class AtOnce(SumEraser):
 
     @abstractmethod
     def maps(self, groups: Pooled, moments: Moments) -> Params:
-        """``matrix`` and ``shift`` of each group, as `gauss.affine` takes them."""
+        """``matrix`` and ``shift`` of each group, as `gauss.affine` takes them; a letter may tell more."""
 
     def steps(self, request: Request) -> Sequence[tuple[str, Step]]:
         if len(request.labels) > 1:
@@ -81,7 +81,8 @@ class AtOnce(SumEraser):
         """``[n, width]`` users of whom something is known, after the maps of their groups."""
         agree, group = pooled.code.unique(dim=0, return_inverse=True)
         moments = Moments.of(of_classes(vectors, group, len(agree)))
-        return affine(vectors, group, **self.maps(Pooled(agree, pooled.counts, pooled.weights), moments))
+        letter = self.maps(Pooled(agree, pooled.counts, pooled.weights), moments)
+        return affine(vectors, group, letter["matrix"], letter["shift"])
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class OfClasses(Step):
         return self.eraser.maps(groups, moments._replace(users=users))
 
     def apply(self, letter: Params, held: Held) -> Tensor:
-        return affine(held.vectors, torch.where(held.moves, held.label, -1), **letter)
+        group = torch.where(held.moves, held.label, -1)
+        return affine(held.vectors, group, letter["matrix"], letter["shift"])
 
 
 def _large(column: Tensor, least: int) -> Tensor:

@@ -92,12 +92,14 @@ class GroupCloud(Cloud):
         factor: ``[n, width, width]`` a root of each group's covariance; its columns are moved as users are.
         first: The same before the first step.
         axes: ``[n, width, width]`` by which users' distances from the mean become weights of the columns.
+        way: The rates of all steps so far, added up.
     """
 
     many: Tensor
     factor: Tensor
     first: Tensor
     axes: Tensor
+    way: float = 0.0
 
     @classmethod
     def of(cls, code: Tensor, counts: Sequence[int], moments: Moments) -> GroupCloud:
@@ -133,7 +135,8 @@ class GroupCloud(Cloud):
             shift[there] += slope.shift[code[there]]
         turned = matrix @ self.factor + keep * (self.factor - self.first)
         moved = torch.einsum("nij,nj->ni", matrix, self.place) + shift + keep * (self.place - self.start)
-        return replace(self, factor=self.factor - rate * turned, place=self.place - rate * moved)
+        factor, place = self.factor - rate * turned, self.place - rate * moved
+        return replace(self, factor=factor, place=place, way=self.way + rate)
 
     def apart(self, other: Cloud | None = None) -> float:
         factor = other.factor if isinstance(other, GroupCloud) else self.first
@@ -142,10 +145,10 @@ class GroupCloud(Cloud):
         return float(self.many @ each)
 
     def maps(self) -> Params:
-        """``matrix`` and ``shift`` of each group, as `gauss.affine` takes them."""
+        """``matrix`` and ``shift`` of each group, as `gauss.affine` takes them, and the ``way``."""
         matrix = self.axes @ (self.factor - self.first).mT
         moved = self.place - self.start - torch.einsum("ni,nij->nj", self.start, matrix)
-        return {"matrix": matrix, "shift": moved}
+        return {"matrix": matrix, "shift": moved, "way": matrix.new_tensor(self.way)}
 
 
 @dataclass(frozen=True)

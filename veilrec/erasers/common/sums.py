@@ -92,8 +92,8 @@ class SumEraser(AttributeEraser):
 
     def together(
         self, holders: Sequence[Holder], request: Request, draws: Draws, *, as_bytes: bool = True
-    ) -> None:
-        """Change what holders have, from sums over all of them.
+    ) -> Params:
+        """Change what holders have, from sums over all of them; returns the last map.
 
         Args:
             holders: Who has vectors, each with the part of the request that concerns its users and draws of
@@ -115,6 +115,7 @@ class SumEraser(AttributeEraser):
             letter, before = step.fit(sums, letter, draws.fold(name)), name
             for holder, held in zip(holders, here, strict=True):
                 holder.vectors = step.apply(letter, held)
+        return letter
 
 
 def _by_wire(step: Step, held: Held, sums: Params) -> Params:

@@ -41,8 +41,9 @@ UTILITY = table(
     }
 )
 WAY = table(may={name: number(0) for name in ("mean", "max", "total")}, rest=number(0))
+ERASED = table({"name": TEXT, "rounds": whole(), "settled": flag}, rest=number(0))
 TRAFFIC = table(
-    may={"up": WAY, "down": WAY, "by_kind": table(rest=table(rest=number(0)))},
+    may={"up": WAY, "down": WAY, "by_kind": table(rest=table(rest=number(0))), "erasing": listed(ERASED)},
     rest=number(0),
 )
 NAMED = table({"name": TEXT}, rest=anything)
