@@ -108,6 +108,15 @@ def test_several_attributes_at_once_are_steps_down_the_sum(users: int) -> None:
     assert 0 < int((~told_some).sum()) < users
 
 
+def test_emphasis_is_an_option_as_well() -> None:
+    vectors, label = told((20, 20), width=3)
+    labels = {"gender": label, "age": torch.arange(40) % 3}
+    asked = FAST.forget(vectors, Request(labels, weights={"age": 0.25}), keyed())
+    assert torch.equal(replace(FAST, emphasis={"age": 0.25}).forget(vectors, Request(labels), keyed()), asked)
+    with pytest.raises(BadInput, match='did you mean "gender"'):
+        replace(FAST, emphasis={"gendre": 1.0}).forget(vectors, Request(labels), keyed())
+
+
 def test_groups_and_rows_go_the_same_way() -> None:
     vectors, label = told((30, 50), width=3)
     code = label[:, None]

@@ -6,18 +6,20 @@ Aegis-CS. Eq. (12) is misprinted: here the mean of all users is their mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from veilrec.base.limits.bounds import Amount, Rate, Steps
 from veilrec.base.params import Params
+from veilrec.eraser import Request
 from veilrec.erasers.common.at_once import AtOnce, Pooled
 from veilrec.erasers.common.descent import Descent, GroupCloud, UserCloud
 from veilrec.erasers.common.divergence import LEAST
 from veilrec.erasers.common.moments import Moments
+from veilrec.errors import BadInput, nearest
 
 __all__ = ["AegisCS"]
 
@@ -31,7 +33,6 @@ class AegisCS(AtOnce):
     round. `Lethe` moves to where random classes would be.
 
     >>> import torch
-    >>> from veilrec.eraser import Request
     >>> vectors = torch.tensor([[-0.1], [0.0], [0.1], [0.2], [0.5], [0.8]])
     >>> after = AegisCS().forget(vectors, Request({"gender": torch.tensor([0, 0, 0, 1, 1, 1])}))
     >>> [[round(float(v[k : k + 3].mean()), 2) for k in (0, 3)] for v in (vectors, after)]
@@ -43,7 +44,7 @@ class AegisCS(AtOnce):
         attributes: Those to be forgotten; empty for every one that is asked for, in a run all with classes.
         parts: The parts of the model that hold the vectors; empty for all that have a row a user.
         beta: β, the weight of the squared distance from the vectors before.
-        gamma: γ, the weight of the divergences; of one attribute beside others, that times its own.
+        gamma: γ, the weight of the divergences.
         drift: Whether that distance is the mean over users or, as printed, their sum. A step down means is as
             many times longer as there are users; with the sum, hardly anybody moves where users are many.
         lr: Rate of the steps, halved for good wherever one would raise the loss.
@@ -51,6 +52,7 @@ class AegisCS(AtOnce):
         until: A step by which users move less than this, as a root of the mean square, is the last.
         ridge: What is added to variances, as a share of their mean.
         diagonal: Whether columns are taken for independent.
+        emphasis: By attribute, how much its divergence counts beside those of others; else 1.
     """
 
     least: ClassVar[int] = LEAST
@@ -65,6 +67,17 @@ class AegisCS(AtOnce):
     until: Amount = 1e-4
     ridge: Amount = 1e-3
     diagonal: bool = False
+    emphasis: Mapping[str, Amount] = field(default_factory=dict)
+
+    def counts_for(self, name: str, request: Request) -> float:
+        return self.emphasis.get(name, super().counts_for(name, request))
+
+    def pooled(self, request: Request) -> Pooled:
+        for name in self.emphasis:
+            if name not in request.labels:
+                fix = nearest(name, request.labels)
+                raise BadInput("eraser.emphasis", f'"{name}" is not to be forgotten', fix)
+        return super().pooled(request)
 
     def maps(self, groups: Pooled, moments: Moments) -> Params:
         after = self.descent(groups.weights)(GroupCloud.of(groups.code, groups.counts, moments))

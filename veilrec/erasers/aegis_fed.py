@@ -9,8 +9,8 @@ through its events, and then down the others, over all its users, at a rate that
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from torch import Tensor
@@ -55,7 +55,7 @@ class AegisFed(RoundEraser):
         recommend: How much training counts: a factor on the plan's rates; with 0 nobody trains.
         items: Whether what is shared moves as well, and goes up as in training.
         until: A round in which vectors move less than this, as a root of the mean square, is the last (ε).
-        beta, gamma, drift, lr, ridge, diagonal: As of `AegisCS`.
+        beta, gamma, drift, lr, ridge, diagonal, emphasis: As of `AegisCS`.
         cap: The most steps that follow the training of a round.
         statistics: Whose classes are compared: those within each ``silo``, or by ``sums`` over all silos of a
             round, one attribute after the other.
@@ -78,6 +78,7 @@ class AegisFed(RoundEraser):
     cap: Steps = 5
     ridge: Amount = 1e-3
     diagonal: bool = False
+    emphasis: Mapping[str, Amount] = field(default_factory=dict)
     statistics: Literal["silo", "sums"] = "silo"
 
     @property
@@ -100,6 +101,7 @@ class AegisFed(RoundEraser):
             until=0.0,
             ridge=self.ridge,
             diagonal=self.diagonal,
+            emphasis=self.emphasis,
         )
 
     def _within(self, client: Present) -> Tensor:

@@ -58,7 +58,11 @@ class AtOnce(SumEraser):
         if len(request.labels) > 1:
             fix = "give all vectors in one place, or name one attribute after the other"
             raise BadInput("eraser.attributes", "sums of several at once say too little", fix)
-        return [(name, OfClasses(self, request.weights.get(name, 1.0))) for name in request.labels]
+        return [(name, OfClasses(self, self.counts_for(name, request))) for name in request.labels]
+
+    def counts_for(self, name: str, request: Request) -> float:
+        """How much an attribute counts beside others."""
+        return request.weights.get(name, 1.0)
 
     def transform(self, vectors: Tensor, request: Request, draws: Draws) -> Tensor:
         pooled = self.pooled(request)
@@ -75,7 +79,7 @@ class AtOnce(SumEraser):
         counts = [request.count(name) for name in names]
         known = [torch.where(request.counts_in(name, aware=True), request.labels[name], -1) for name in names]
         code = torch.stack([_large(column, self.least) for column in known], 1)
-        return Pooled(code, counts, [request.weights.get(name, 1.0) for name in names])
+        return Pooled(code, counts, [self.counts_for(name, request) for name in names])
 
     def moved_at_once(self, vectors: Tensor, pooled: Pooled) -> Tensor:
         """``[n, width]`` users of whom something is known, after the maps of their groups."""
