@@ -103,6 +103,19 @@ def test_ranks_give_each_class_the_distribution_of_its_lot(step: RankStep) -> No
     assert float((own - lot).abs().max()) < 0.1 * float((was - lot).abs().max()) + 0.02
 
 
+def test_a_class_of_few_keeps_its_ranks_along_columns() -> None:
+    """Of fewer than two users a column; along its lengths, which are one axis, it is moved."""
+    vectors, label = told((5, 60, 400), 3)
+    held = held_of(vectors, label)
+    letter, few = surveyed(held) | {"group": torch.arange(3)}, label == 0
+    for step, moved in ((Coordinates(), False), (Lengths(), True)):
+        after = step.apply(step.fit(step.statistics(held, letter), letter, held.draws), held)
+        changed = ((after - vectors).abs() > 1e-9).any(1)
+        assert bool(changed[few].any()) == moved
+        assert bool(changed[label == 1].any())
+        assert bool(changed[label == 2].any())
+
+
 def test_levels_tell_distant_values_apart() -> None:
     value = torch.tensor([-40.0, -39.0, 39.0, 40.0], dtype=torch.float64)
     assert bool((level_of(value).diff() > 0).all())

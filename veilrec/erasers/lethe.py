@@ -30,6 +30,10 @@ class Lethe(SumEraser):
     lengths), then the ranks of its lengths, then those of each column. Users without a label are left alone.
     Several attributes are forgotten one after the other.
 
+    There is one sweep, whatever the number of users: on MovieLens-100K a second one changed no reader by
+    more than .01. The covariance of a class is moved along one axis for every two users, and its columns are
+    ranked from two users a column on: ranks of fewer left traces, and axes drawn anew for fewer cost lists.
+
     The label decides where a user is moved to: whoever has vectors from before and after reads it off their
     difference. Draws are secret, and kept only until the erasure is done.
 

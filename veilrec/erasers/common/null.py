@@ -22,7 +22,7 @@ from veilrec.wire.codec import Schema
 __all__ = ["OntoNull", "Survey", "about", "group_of", "lengths", "moved_group", "null_covariance"]
 
 FEW = 8  # classes with fewer users are taken as one
-EACH = 1.2  # users of a class for every axis along which its covariance is moved
+EACH = 2  # users of a class for every axis along which its covariance is moved
 RIDGE = 1e-6
 ALIEN = 10  # times larger or smaller than most: a column in another unit
 SHORTEST = 1e-9

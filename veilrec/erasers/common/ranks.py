@@ -21,6 +21,7 @@ from veilrec.wire.codec import Schema, Spec
 __all__ = ["Coordinates", "Lengths"]
 
 BINS = 128
+EACH = 2  # users of a class for each axis, with fewer of whom it is not moved along any
 BLOCK = 512  # rows that are worked on at once
 FLOOR = 1e-9  # levels end so far from 0 and 1, where a value would be infinite
 
@@ -59,7 +60,8 @@ class RankStep(Step):
         """``begin`` and ``end [axes, classes, bins]``: the levels to which both ends of a bin are carried."""
         own, lot = _cumulative(sums["own"]), _cumulative(sums["lot"])
         begin, end = _level_at(lot, own[..., :-1], last=True), _level_at(lot, own[..., 1:], last=False)
-        still = (sums["own"].sum(-1) == 0) | (sums["lot"].sum(-1) == 0)
+        users, dealt = (sums[name].sum(-1) for name in ("own", "lot"))
+        still = (users < max(1, EACH * len(users))) | (dealt == 0)
         edge = torch.linspace(0, 1, BINS + 1, dtype=begin.dtype)
         begin[still], end[still] = edge[:-1], edge[1:]
         return {**letter, "begin": begin, "end": end}
