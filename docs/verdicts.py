@@ -25,7 +25,7 @@ from veilrec.reproduction.nearness import Printed, near_lines, nearness
 ROOT = Path(__file__).parents[1]
 PAPERS = {"apm": "APM", "pard": "PARD", "fedau2": "FedAU²"}
 HOLDS, PART, NOT, OPEN = "**holds**", "in part", "**does not hold**", "cannot be told"
-BLOCK = re.compile(r"<!-- (verdicts|near|rank|quality|leakage): (\S+) -->\n.*?<!-- end -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- (verdicts|near|rank|few|quality|leakage): (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 UNRUN = re.compile(r"^- Not run on [^:]+: (.+)\.$")
 READ = "## How to read it"
 HEAD = """\
@@ -131,12 +131,28 @@ def rank() -> str:
     return "\n".join(lines)
 
 
+def few() -> str:
+    """No defence and four others in three columns: how useful, and what is found of gender."""
+    kept = {
+        "FedAvg": "no defence",
+        "PARD": "PARD",
+        "APM": "APM",
+        "FedNews": "noise on all rows",
+    }
+    found = {name.removeprefix("FedNCF: "): numbers for name, *numbers in ranked()}
+    rows = [
+        f"| {told} | {found[name][0].value:.3f} | {found[name][1].value:.3f} |" for name, told in kept.items()
+    ]
+    return "\n".join(["| Method | recall@10 | gender, AUC |", "| --- | ---: | ---: |", *rows])
+
+
 def filled(text: str) -> str:
     """A page with its tables as the results have them now."""
     made = {
         "verdicts": table,
         "near": lambda paper: "\n".join(near(ROOT / "papers" / paper / "RESULTS.md")[2:]),
         "rank": lambda _: rank(),
+        "few": lambda _: few(),
         "quality": lambda _: quality(),
         "leakage": lambda _: leakage(),
     }
@@ -145,7 +161,7 @@ def filled(text: str) -> str:
 
 def pages() -> Iterator[Path]:
     """Every page that has a place for a table of verdicts."""
-    for path in sorted([*ROOT.glob("papers/*/README.md"), *ROOT.glob("docs/**/*.md")]):
+    for path in sorted([ROOT / "README.md", *ROOT.glob("papers/*/README.md"), *ROOT.glob("docs/**/*.md")]):
         if BLOCK.search(path.read_text(encoding="utf-8")):
             yield path
 

@@ -28,14 +28,17 @@ PAGES = [
 ]
 YOURS = {"blur.py", "level.py", "my_defence.py", "vote.py"}  # files that a page tells its reader to write
 ELSEWHERE = ("veilrec/node/", "benchmarks/", "tests/conftest.py")  # programs with options of their own
-SPAN, BLOCK = re.compile(r"`veilrec ([a-z]+)([^`#]*)`"), re.compile(r"```bash\n(.*?)```", re.DOTALL)
-LINE = re.compile(r"^ *veilrec ([a-z]+)([^\n#]*)", re.MULTILINE)
+SPAN, BLOCK = (
+    re.compile(r"`veilrec ([a-z]+)([^`#]*)`"),
+    re.compile(r"```(?:bash|console)\n(.*?)```", re.DOTALL),
+)
+LINE = re.compile(r"^(?:\$ )? *veilrec ([a-z]+)([^\n#]*)", re.MULTILINE)
 SETTING = re.compile(r"`(plan|evaluation|record|threat|data|protocol)\.(?!py\b)([a-z_]+)\b(?!\.py)")
 
 
 @cache
 def files() -> list[Path]:
-    folders = ("veilrec", "tests", "benchmarks", "docs", "papers")
+    folders = ("veilrec", "tests", "benchmarks", "docs", "papers", "recipes")
     return [path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")]
 
 

@@ -158,9 +158,9 @@ STRONGER = (
     "veilrec attack {run} --preset pard",
 )
 NOISE = (
-    "Put noise on all that is uploaded, and compare: leakage and usefulness both go down, by its scale.",
+    "Put noise on all that is uploaded, begin with little, and compare: leakage and usefulness both go down.",
     "veilrec run {run}/recipe.toml --set defence.0.name=Laplace --set defence.0.what={sends} "
-    "--set defence.0.rows=all --out runs/noise",
+    "--set defence.0.rows=all --set defence.0.clip=0.002 --set defence.0.scale=0.001 --out runs/noise",
 )
 SUMS = (
     "The server sees each upload by itself: which rows moved in it, and where to. Let nothing but the sum "
