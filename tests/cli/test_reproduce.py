@@ -419,6 +419,25 @@ def test_a_link_is_no_place_for_results_and_that_is_said_first(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_a_crash_cut_off_behind_the_commit_of_a_run_is_completed(
+    done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(done / "out", tmp_path / "out")
+    run, other = sorted(path.parent for path in (tmp_path / "out").rglob("manifest.json"))[:2]
+    before = tree(tmp_path / "out")
+    (run / "result.json").rename(run / "result.json.g1")
+    (run / "lock").write_text("4194304\n")
+    (run / "transcript" / "r000001").mkdir(parents=True)
+    (run / "transcript" / "r000001" / "0").write_bytes(b"an upload")
+    with locked(other):  # whoever is at it cleans up
+        (other / "transcript").mkdir()
+        arguments = ["reproduce", done / "tiny", "table1", "--seeds", "2", "--out", tmp_path / "out"]
+        assert call(capsys, *arguments, "--quiet").code == 0
+        assert (other / "transcript").is_dir()
+    assert call(capsys, *arguments, "--quiet").code == 0
+    assert tree(tmp_path / "out") == before
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs links")
 @pytest.mark.parametrize("name", ["", "m", "m/seed=0"])
 def test_a_cell_lies_in_no_folder_behind_a_link(name: str, tmp_path: Path) -> None:

@@ -126,7 +126,10 @@ def _run(
     from veilrec.cli.work import ExperimentMaker, one
     from veilrec.datasets.common import places
     from veilrec.reproduction.running import Failure, lighten, run_apart, run_here
+    from veilrec.runs.folder import mend
 
+    for cell in (cell for cell in cells if cell.finished):
+        mend(cell.folder)
     todo = [cell for cell in cells if not cell.finished]
     for dataset in dict.fromkeys(cell.data for cell in todo):
         if dataset in places.PUBLISHED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ __all__ = [
     "claim",
     "lay_out",
     "load_run",
+    "mend",
     "per_user",
     "read_run",
     "save_state",
@@ -106,6 +108,17 @@ def _there(folder: Path) -> Iterator[None]:
 def tidy(folder: Path) -> None:
     """Remove what only an unfinished run needs: the spool of a transcript, devices' files in checkpoints."""
     _remove(folder / SPOOL, *(folder / CHECKPOINT).glob("state-*/"))
+
+
+def mend(out: Path) -> None:
+    """Complete what a crash has cut off behind the commit of a finished run, and remove what goes then.
+
+    A run that somebody writes at the moment, or that nobody may write, stays as it is.
+    """
+    left = (LOCK, f"*{UNFINISHED}", "*.g*", SPOOL, f"{DEVICES}*", f"{CHECKPOINT}/state-*/")
+    if any(True for names in left for _ in out.glob(names)) and os.access(out, os.W_OK):
+        with suppress(InUse), claim(out, resume=True):
+            tidy(out)
 
 
 def _remove(*folders: Path) -> None:
