@@ -149,20 +149,27 @@ def test_a_share_of_the_silos_takes_part(tmp_path: Path) -> None:
     assert int((before != after).any(1).sum()) == 20
 
 
-def test_who_has_no_label_keeps_their_vector_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("items", [False, True], ids=["users", "items too"])
+def test_who_has_no_label_keeps_all_to_the_bit(tmp_path: Path, items: bool) -> None:
     data = checkerboard(40)
-    gender = torch.where(torch.arange(40) % 10 == 0, -1, data.attributes["gender"])
-    data = replace(data, attributes={"gender": gender})
-    experiment = run_of(AegisFed(("gender",), **QUICK), data)
-    federation = experiment.federation()
+    gender = torch.where(torch.arange(40) % 7 == 0, -1, data.attributes["gender"])
+    data, plan = replace(data, attributes={"gender": gender}), replace(PLAN, optimiser="adam", lr=0.05)
+    eraser = AegisFed(("gender",), items=items, **QUICK)
+    federation = Experiment(data, MODEL, erasers=[eraser], plan=plan, silos=3).federation()
     state = federation.run(federation.start())
-    users, before = user_vectors(federation.fleet, ["user"])
-    applied(federation, state, experiment.erasers[0], data, federation.keys, tmp_path / "draws")
-    _, after = user_vectors(federation.fleet, ["user"])
-    silent = data.attributes["gender"][users] < 0
-    assert int(silent.sum()) == 4
-    assert torch.equal(after[silent], before[silent])
-    assert bool((after[~silent] != before[~silent]).any(1).all())
+    fleet = federation.fleet
+    seats = fleet.clients.seats
+    silent = (seats >= 0) & (data.attributes["gender"][seats.clamp(min=0)] < 0)
+    before = {name: value.clone() for name, value in fleet.devices.get(torch.arange(3)).items()}
+    applied(federation, state, eraser, data, federation.keys, tmp_path / "draws")
+    after = fleet.devices.get(torch.arange(3))
+    assert 0 < int(silent.sum()) < 10
+    for name in ("user", "m/user", "v/user"):
+        assert torch.equal(after[name][silent], before[name][silent])
+        assert bool(before[name][silent].any(1).all())
+    told = (seats >= 0) & ~silent
+    assert bool((after["user"][told] != before["user"][told]).any(1).all())
+    assert not after["m/user"][told].any()
 
 
 def test_what_cannot_work_is_refused_before_any_round() -> None:

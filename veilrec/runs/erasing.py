@@ -162,6 +162,7 @@ class InRounds:
         fleet: The same devices, under the eraser's plan and with draws of their own.
         eraser, request: What is done, and what is asked of the users of devices that ever took part.
         users, before: Those users, and their vectors.
+        moved: ``[n]`` which of them it may change; all that others hold stays as it is.
         clients: ``[c]`` those devices.
     """
 
@@ -171,6 +172,7 @@ class InRounds:
     request: Request
     users: Tensor
     before: Tensor
+    moved: Tensor
     clients: Tensor
 
     @classmethod
@@ -181,8 +183,8 @@ class InRounds:
         own = replace(fleet, plan=_plan(fleet.plan, eraser), keys=keys.fold("rounds"))
         own.devices = fleet.devices
         users, before = user_vectors(fleet, eraser.weights(fleet.model))
-        clients = fleet.devices.clients().sort().values
-        return cls(federation, own, eraser, request_of(data, eraser, users), users, before, clients)
+        clients, request = fleet.devices.clients().sort().values, request_of(data, eraser, users)
+        return cls(federation, own, eraser, request, users, before, eraser.moved(request), clients)
 
     def run(self, state: State) -> tuple[State, dict[str, Any]]:
         """The state after the last round, and what is to be said of them."""
@@ -190,18 +192,16 @@ class InRounds:
         number = fleet.clients.number[self.clients]
         roster = Roster(fleet.clients.tags, number)
         traffic = Traffic(fleet.form.sheet, int(number.max()) + 1, fleet.clients.n_seats)
-        moved, now, change, rounds = eraser.moved(self.request), self.before, float("inf"), 0
-        up = down = 0
+        now, change, rounds, up, down = self.before, float("inf"), 0, 0, 0
         with fleet.working():
             while rounds < eraser.rounds and change >= eraser.until:
                 cohort = sample(fleet.plan, fleet.keys, roster, rounds)
                 state = self._trained(state, cohort, rounds, traffic)
                 down += 0 if eraser.items else len(cohort) * self._letter * bool(eraser.recommend)
-                after, more_up, more_down = self._between(cohort, moved, now, rounds)
+                after, more_up, more_down = self._between(cohort, rounds)
                 up, down = up + more_up, down + more_down
-                change = (
-                    float((after - now)[moved].double().square().sum(1).mean().sqrt()) if moved.any() else 0.0
-                )
+                way = (after - now)[self.moved].double().square().sum(1)
+                change = float(way.mean().sqrt()) if len(way) else 0.0
                 now, rounds = after, rounds + 1
         sent = traffic.summary()
         line = {
@@ -221,16 +221,35 @@ class InRounds:
         if not eraser.recommend:
             return state
         letter = self.federation.server.send(state, cohort, fleet.keys)
-        weights = eraser.weights(fleet.model)
-        trains = {part_of(name) for name in weights}
-        if not eraser.items:
-            fleet.train_alone(letter, torch.searchsorted(fleet.clients.number, cohort), trains)
-            return replace(state, round=state.round + 1)
-        shared = {
-            n for n, part in fleet.model.parts.items() if part.scope is Scope.SHARED and not part.helper
-        }
-        fold = fleet.round(letter, cohort, Terms(fleet.plan.forwards, (traffic,), trains | shared))
-        return self.federation.server.finish(state, fold, fleet.keys.fold("finish").fold(round), ignore)
+        clients = torch.searchsorted(fleet.clients.number, cohort)
+        trains = {part_of(name) for name in eraser.weights(fleet.model)}
+        held = fleet.devices.get(clients)
+        if eraser.items:
+            parts = fleet.model.parts.items()
+            trains |= {n for n, part in parts if part.scope is Scope.SHARED and not part.helper}
+            fold = fleet.round(letter, cohort, Terms(fleet.plan.forwards, (traffic,), trains))
+            keys = fleet.keys.fold("finish").fold(round)
+            state = self.federation.server.finish(state, fold, keys, ignore)
+        else:
+            fleet.train_alone(letter, clients, trains)
+            state = replace(state, round=state.round + 1)
+        self._put_back(clients, held)
+        return state
+
+    def _put_back(self, clients: Tensor, held: Params) -> None:
+        """Give users who may not change what they had before a round, and how they were stepped."""
+        fleet = self.fleet
+        still = torch.zeros(fleet.clients.n_seats * len(clients), dtype=torch.bool).unflatten(
+            0, (len(clients), -1)
+        )
+        for seats, own in zip(still, self._rows(clients), strict=True):
+            seats[: len(own)] = ~self.moved[own]
+        if bool(still.any()):
+            now, there = fleet.devices.get(clients), still.to(fleet.keys.value.device)
+            for name in self.eraser.weights(fleet.model):
+                for whole in (key for key in (name, f"m/{name}", f"v/{name}") if key in now):
+                    now[whole][there] = held[whole][there]
+            fleet.devices.put(clients, now)
 
     @property
     def _letter(self) -> int:
@@ -238,18 +257,17 @@ class InRounds:
         schema = self.fleet.form.sheet
         return codec.size(schema, {name: spec.table or 0 for name, spec in schema.items()})
 
-    def _between(self, cohort: Tensor, moved: Tensor, last: Tensor, round: int) -> tuple[Tensor, int, int]:
+    def _between(self, cohort: Tensor, round: int) -> tuple[Tensor, int, int]:
         """The vectors of all users after a round's clients were changed, and bytes up and down."""
         fleet, eraser = self.fleet, self.eraser
-        _, now = user_vectors(fleet, eraser.weights(fleet.model))
-        now = torch.where(moved[:, None], now, self.before)
-        rows = self._rows(torch.searchsorted(fleet.clients.number, cohort))
+        _, held = user_vectors(fleet, eraser.weights(fleet.model))
+        rows, now = self._rows(torch.searchsorted(fleet.clients.number, cohort)), held.clone()
         some = [Present(now[own].double(), self.before[own].double(), self.request.of(own)) for own in rows]
         draws = Draws(fleet.keys.fold("between").fold(round))
         found, up, down = eraser.between(some, draws)
         for own, vectors in zip(rows, found, strict=True):
-            now[own] = torch.where(moved[own][:, None], vectors.to(now.dtype), now[own])
-        forgotten(fleet, eraser, self.users, now, (now != last).any(1) | ~moved)
+            now[own] = torch.where(self.moved[own][:, None], vectors.to(now.dtype), now[own])
+        forgotten(fleet, eraser, self.users, now, (now != held).any(1))
         return now, up, down
 
     def _rows(self, clients: Tensor) -> list[Tensor]:
