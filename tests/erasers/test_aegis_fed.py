@@ -16,6 +16,7 @@ from tests.erasers.worlds import keyed, means, told
 from tests.worlds import checkerboard
 from veilrec.base.params import Message
 from veilrec.base.plan import Plan
+from veilrec.cli.show.summaries import print_result
 from veilrec.defences.gaussian import Gaussian
 from veilrec.eraser import Request
 from veilrec.erasers.aegis_cs import AegisCS
@@ -26,6 +27,7 @@ from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.models.fedmf import FedMF
+from veilrec.runs import folder
 from veilrec.runs.erasing import applied, user_vectors
 
 MODEL = partial(FedMF, dim=3, objective="bpr")
@@ -101,12 +103,17 @@ def run_of(eraser: AegisFed, data: Interactions | None = None, silos: int = 4) -
 
 
 @pytest.mark.parametrize("statistics", ["silo", "sums"])
-def test_a_run_says_how_it_ended_and_what_crossed_the_wire(tmp_path: Path, statistics: str) -> None:
+def test_a_run_says_how_it_ended_and_what_crossed_the_wire(
+    tmp_path: Path, statistics: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = run_of(AegisFed(statistics=statistics, **QUICK)).run(tmp_path / "run")
     [line] = result.traffic["erasing"]
     assert (line["name"], line["rounds"], line["settled"]) == ("AegisFed", 2, False)
     assert line["change"] > line["until"] == 1e-4
     assert (line["up"] > 0) == (statistics == "sums")
+    assert folder.load_run(tmp_path / "run").result.traffic["erasing"] == [line]
+    print_result(result, tmp_path)
+    assert "AegisFed did not come to rest: after 2 rounds" in " ".join(capsys.readouterr().out.split())
     assert line["down"] > 0
     calm = run_of(AegisFed(statistics=statistics, recommend=0.0, until=1e3, **QUICK)).run()
     [line] = calm.traffic["erasing"]

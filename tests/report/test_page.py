@@ -239,6 +239,25 @@ def test_what_is_wrong_with_an_audits_input_is_told_beside_its_findings() -> Non
     )
 
 
+def test_an_eraser_that_did_not_come_to_rest_is_told() -> None:
+    runs = results(("none",), seeds=1)
+    name, one = runs[0]
+    line = {
+        "name": "AegisFed",
+        "rounds": 9,
+        "settled": True,
+        "change": 1e-5,
+        "until": 1e-4,
+        "up": 0,
+        "down": 8,
+    }
+    calm = replace(one, traffic={**one.traffic, "erasing": [line]})
+    assert "come to rest" not in Words(render([(name, calm)])).text
+    restless = [{**line, "settled": False, "change": 0.175}]
+    words = Words(render([(name, replace(one, traffic={**one.traffic, "erasing": restless}))])).text
+    assert "did not come to rest: after 9 rounds users still moved by 0.175 a round" in words
+
+
 def test_other_protocols_are_kept_apart() -> None:
     other = result("laplace", 0)
     other = replace(other, utility=replace(other.utility, protocol="all items"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from veilrec.metrics.measures import Measure
@@ -10,6 +11,7 @@ from veilrec.metrics.measures import Measure
 __all__ = [
     "ABSENT",
     "amount",
+    "at_rest",
     "bare",
     "bracketed",
     "count",
@@ -81,6 +83,19 @@ def amount(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def at_rest(line: Mapping[str, Any]) -> str:
+    """What an eraser says of its rounds, a line of a result's ``traffic.erasing``: whether it came to rest.
+
+    >>> at_rest({"name": "AegisFed", "rounds": 9, "settled": False, "change": 0.175, "until": 1e-4})
+    'AegisFed did not come to rest: after 9 rounds users still moved by 0.175 a round, and 0.0001 ends it.'
+    """
+    rounds, change, end = f"{line['rounds']:,} rounds", f"{line['change']:.3g}", f"{line['until']:g}"
+    if line["settled"]:
+        return f"{line['name']} came to rest: after {rounds} users moved by {change}, below {end}."
+    moved = f"after {rounds} users still moved by {change} a round, and {end} ends it"
+    return f"{line['name']} did not come to rest: {moved}."
 
 
 def duration(seconds: float | None) -> str:

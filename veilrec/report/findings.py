@@ -9,7 +9,7 @@ from veilrec.metrics.arms import Arm, Family, FindingTerms
 from veilrec.metrics.measures import SURE, Measure
 from veilrec.metrics.sentences import About, both_ways, sentence, sight_of
 from veilrec.metrics.statements import Statement, statements_of
-from veilrec.metrics.words import bracketed
+from veilrec.metrics.words import at_rest, bracketed
 from veilrec.report.verdicts import MEASURES, Verdict, not_alike, verdict, verdicts, worst
 
 __all__ = [
@@ -55,20 +55,29 @@ def findings(family: Family) -> list[Finding]:
 
 
 def doubts(family: Family) -> list[str]:
-    """What in the audits' own input would make their numbers mean something else, each sentence once."""
+    """What would make numbers mean something else, in the audits' own input or before; each sentence once."""
     several = len(family.arms) > 1
     return list(
         dict.fromkeys(
-            f"{arm.label}, {audit}: {sentence}" if several else f"{audit}: {sentence}"
+            f"{arm.label}, {told}" if several else told
             for arm in family.arms
             for result in arm.results
-            for audit, found in result.privacy.items()
-            for sentence in [
-                *(str(one.get("sentence")) for one in found.get("soundness") or ()),
-                *_apart(found),
+            for told in [
+                *_unsettled(result.traffic),
+                *(f"{audit}: {one}" for audit, found in result.privacy.items() for one in _doubts(found)),
             ]
         )
     )
+
+
+def _unsettled(traffic: Mapping[str, Any]) -> list[str]:
+    """Erasers that ended before they came to rest."""
+    return [at_rest(line) for line in traffic.get("erasing") or () if not line["settled"]]
+
+
+def _doubts(audit: Mapping[str, Any]) -> Iterator[str]:
+    yield from (str(one.get("sentence")) for one in audit.get("soundness") or ())
+    yield from _apart(audit)
 
 
 def _apart(audit: Mapping[str, Any]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from veilrec.cli.show.leaks import printable
 from veilrec.cli.show.tables import console, table
-from veilrec.metrics.words import amount, duration
+from veilrec.metrics.words import amount, at_rest, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,21 +62,11 @@ def print_result(result: Result, place: Path) -> None:
         f"{amount(up['total'] + down['total'])} in all."
     )
     for line in result.traffic.get("erasing", ()):
-        out.print(_of_rounds(line))
+        out.print(f"{at_rest(line)} {amount(line['up'])} went up for it and {amount(line['down'])} down.")
     peak = result.timing.get("peak_bytes", 0)
     memory = f"; {amount(peak)} of memory at most" if peak else ""
     out.print(f"Time: {duration(result.timing['total'])}{memory}.")
     out.print(f"Everything is in {place}", soft_wrap=True)
-
-
-def _of_rounds(line: Mapping[str, Any]) -> str:
-    """What an eraser took that went in rounds, and whether it came to rest."""
-    rounds, change = f"{line['rounds']:,} rounds", f"{line['change']:.3g}"
-    rest = (
-        f"users then moved by {change}" if line["settled"] else f"not at rest: users still moved by {change}"
-    )
-    sent = f"{amount(line['up'])} up and {amount(line['down'])} down"
-    return f"{line['name']}: {rounds}; {rest}, where {line['until']:g} ends it; {sent} in all."
 
 
 def print_utility(model: str, utility: Mapping[str, Any]) -> None:
