@@ -13,6 +13,8 @@ from pyarrow import parquet
 
 from tests.cli.commands import Answer, call, tree
 from veilrec.base import tensors
+from veilrec.lab.forgetting import receipt
+from veilrec.lab.forgetting.case import Effort
 
 USERS, WIDTH, SOME = 120, 4, 40
 RANDOM = np.random.default_rng(7)
@@ -160,18 +162,34 @@ def test_one_request_is_served_by_what_others_lend_and_asks_for_no_label(
 ) -> None:
     """The same map whatever the class of the one who asks, and nobody else moves."""
     np.save("v.npy", VECTORS)
-    answer = unlearn(
-        capsys, "v.npy", "--ids", "ids.txt", "-o", "new.npy", "--user", IDS[0], "--receipt", "r.json"
-    )
+    answer = unlearn(capsys, "v.npy", "--ids", "ids.txt", "-o", "new.npy", "--user", IDS[0], "--json")
     assert answer.code == 0, answer.err
-    assert "LeaceNull, because lethe would need more" in answer.out
-    receipt = json.loads(Path("r.json").read_text(encoding="utf-8"))
-    assert (receipt["asked"]["users"], receipt["done"]["changed"]) == (1, 1)
-    assert not receipt["done"]["difference_tells"]
+    told = json.loads(answer.out)
+    assert told["done"]["eraser"]["name"] == "LeaceNull"
+    assert "lethe would need more" in told["done"]["why"]
+    assert (told["asked"]["users"], told["done"]["changed"]) == (1, 1)
+    assert not told["done"]["difference_tells"]
     PEOPLE.iloc[1:].to_csv("users.csv", index=False)  # nothing is known of who asks
     assert unlearn(capsys, "v.npy", "--ids", "ids.txt", "-o", "too.npy", "--user", IDS[0]).code == 0
     after = [np.load("new.npy"), np.load("too.npy")]
     assert all((np.flatnonzero((one != VECTORS).any(1)) == [0]).all() for one in after)
+
+
+@pytest.mark.slow
+def test_the_receipt_has_what_attackers_find_on_both_sides(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    effort = Effort(("logistic",), ("logistic",), permutations=99)
+    monkeypatch.setattr(receipt, "usual", lambda users: effort)
+    frame().to_csv("v.csv", index=False)
+    answer = unlearn(capsys, "v.csv", "-o", "new.csv", "--receipt", "r.json")
+    assert answer.code == 0, answer.err
+    told = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    first = told["attributes"]["sex"]["vectors"][0]
+    assert first["before"]["auc"]["value"] > 0.9 > first["after"]["auc"]["value"]
+    assert told["attributes"]["sex"]["difference"]["both"]["auc"]["value"] > 0.9
+    assert told["files"]["before"]["file"] == "v.csv"
+    assert told["done"]["eraser"]["name"] == "Lethe"
 
 
 @pytest.mark.parametrize(

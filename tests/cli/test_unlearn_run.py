@@ -15,6 +15,8 @@ from tests.runs.requests.scan import found_in
 from veilrec.base import tensors
 from veilrec.cli import finished
 from veilrec.cli.unlearn import _eraser
+from veilrec.lab.forgetting import receipt
+from veilrec.lab.forgetting.case import Effort
 from veilrec.result import Result
 from veilrec.runs.requests import taking
 from veilrec.runs.requests.orders import PENDING, UnlearnOrder
@@ -42,6 +44,7 @@ ks = [5, 10]
 [record]
 last = 1
 """
+QUICK = Effort(("logistic",), ("logistic",), permutations=99)
 SOME = [f"u{number:04}" for number in range(1, 41)]
 
 
@@ -224,6 +227,32 @@ def test_what_was_cut_off_after_it_was_taken_is_done_once(
     after = tree(run)
     assert "was asked for before" in unlearn(capsys, "--attribute", "gender", *asks(SOME)).out
     assert tree(run) == after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [(), asks(SOME)])
+def test_the_receipt_has_both_sides_and_the_run_keeps_no_counts(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, who: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(receipt, "usual", lambda users: QUICK)
+    answer = unlearn(capsys, "--attribute", "gender", *who, "--receipt", "r.json")
+    assert answer.code == 0, answer.err
+    told = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    about = told["attributes"]["gender"]
+    assert told["asked"]["users"] == (len(SOME) if who else USERS)
+    assert told["done"]["changed_of_others"] == 0
+    assert {row["lists"] for row in about["lists"]} == {"unseen", "all"}
+    assert [row["rounds"] for row in about["later"]] == [1, 5, 20]
+    assert (about["requesters"] is None) == (not who)
+    assert set(told["usefulness"]) >= {"ndcg@5", "hr@10"}
+    assert "checkpoint" in told["purged"]
+    kept = (run / "receipt.json").read_text(encoding="utf-8")
+    assert ('"counts"' in kept, '"counts"' in json.dumps(told)) == (False, True)
+    assert call(capsys, "verify", "run").code == 0
+    measured = finished.judge(finished.reopen(run))[
+        "test"
+    ]  # on the erased vectors, not those 20 rounds later
+    assert measured == told["utility"]["after"]
 
 
 @pytest.mark.slow

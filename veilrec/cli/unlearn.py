@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +58,12 @@ Copies = Annotated[
     bool, typer.Option("--copies-out", help="Somebody may have the vectors as they were: auto heeds it.")
 ]
 Receipt = Annotated[
-    Path | None, typer.Option("--receipt", metavar="FILE", help="What was asked and done, as JSON.")
+    Path | None,
+    typer.Option(
+        "--receipt",
+        metavar="FILE",
+        help="What was asked and done, and what attackers find before and after: JSON.",
+    ),
 ]
 Keep = Annotated[
     Names,
@@ -114,6 +120,7 @@ def unlearn(
     order = _order(
         attribute, user, users, lenders, keep, method=method, copies=copies_out, labels=keep_labels
     )
+    order = replace(order, audits=receipt is not None)
     if target.is_dir():
         told = _in_run(target, order, data, data_dir, quiet=quiet)
     else:
@@ -212,7 +219,9 @@ def _in_file(
         choice = choose(asked, known)
         progress.phase(f"forgetting {' and '.join(order.attributes)}")
         erased = bare.erase(original, choice, out)
-    return bare.told(original, choice, erased, out)
+        if order.audits:
+            progress.phase("attackers look at what is left")
+        return bare.told(original, choice, erased, out, known if order.audits else None)
 
 
 def _in_run(

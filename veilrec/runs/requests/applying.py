@@ -16,6 +16,7 @@ from veilrec.eraser import AttributeEraser
 from veilrec.erasers.leace_null import LeaceNull
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
+from veilrec.lab.trials import People
 from veilrec.protocol import State
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
@@ -25,6 +26,7 @@ from veilrec.runs.folder import DRAWS, MODEL, PER_USER, USERS, Run, per_user, ta
 from veilrec.runs.integrity.changes import Change
 from veilrec.runs.integrity.manifest import RECEIPT
 from veilrec.runs.requests.choosing import Asked, Choice, KnownUsers, choose
+from veilrec.runs.requests.looking import Witness, without_counts
 from veilrec.runs.requests.orders import UnlearnOrder
 from veilrec.runs.requests.purging import purge, without_classes, without_posts
 from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of
@@ -133,10 +135,13 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
     folder, federation, order = opened.run.path, opened.federation, prepared.order
     choice, fleet = prepared.choice, opened.federation.fleet
     draws = Draws.at(folder / LOTS, prepared.vectors) if choice.eraser.secret else Draws()
+    witness = _witness(prepared, opened) if order.audits else None
+    was = witness.side(opened.state) if witness else None
     after = choice.eraser.forget(prepared.vectors, choice.request, draws)
     forgotten(fleet, choice.eraser, prepared.users, after, choice.request.moves)
     state = without_posts(federation, opened.state, prepared.asks)
-    scored = federation.evaluate(state, "test")
+    now = witness.side(state) if witness else None
+    scored = now.scored if now else federation.evaluate(state, "test")
     data = opened.run.data
     if not order.keeps_labels:
         data = without_classes(data, order.attributes, prepared.asks)
@@ -161,8 +166,16 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
     result = _result(opened, state, scored, data, told)
     told["utility"] = {"before": dict(opened.run.result.utility.test), "after": dict(result.utility.test)}
     new.write_json(RESULT, result.values())
-    new.write_json(RECEIPT, told, secret=True)
+    if witness and was and now:
+        told = witness.told(choice, was, now, witness.later(state), told)
+    new.write_json(RECEIPT, told if order.keeps_labels else without_counts(told), secret=True)
     return told
+
+
+def _witness(prepared: Prepared, opened: Reopened) -> Witness:
+    """Who looks at the run on both sides of a request."""
+    weights = prepared.choice.eraser.weights(opened.federation.fleet.model)
+    return Witness(opened.federation, People.of(opened.run.data), prepared.users, weights)
 
 
 def _write_world(new: Change, data: Interactions, order: UnlearnOrder) -> None:

@@ -12,10 +12,13 @@ from torch import Tensor
 from veilrec.base.draws import Draws
 from veilrec.base.files import Digest, digest
 from veilrec.errors import BadInput
+from veilrec.interactions import id_hashes
 from veilrec.lab.attributes import Described
 from veilrec.lab.match_ids import matched
 from veilrec.lab.originals.original import Original
+from veilrec.lab.trials import People
 from veilrec.runs.requests.choosing import Choice, KnownUsers
+from veilrec.runs.requests.looking import bare_receipt
 from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of, now
 
 __all__ = ["LOTS", "Erased", "erase", "people_of", "told"]
@@ -70,10 +73,16 @@ def erase(original: Original, choice: Choice, place: Path) -> Erased:
     return Erased(table, (table != original.table).any(1), written)
 
 
-def told(original: Original, choice: Choice, erased: Erased, place: Path) -> dict[str, Any]:
-    """The facts of a request: what was asked, what was done, and on which bytes."""
+def told(
+    original: Original, choice: Choice, erased: Erased, place: Path, audited: KnownUsers | None = None
+) -> dict[str, Any]:
+    """The receipt of a request: what was asked, what was done on which bytes, and what attackers find.
+
+    They look only where the users are given that were `audited`, and what is known of them.
+    """
     before = digest(original.path)
-    return {
+    copies = f"{original.path.name} holds the vectors as they were: remove all copies"
+    facts = {
         "asked": {
             "attributes": list(choice.request.labels),
             "users": "all" if choice.request.asks is None else int(choice.request.moves.sum()),
@@ -84,9 +93,10 @@ def told(original: Original, choice: Choice, erased: Erased, place: Path) -> dic
             "before": {"file": original.path.name, "sha256": before.sha256},
             "after": {"file": place.name, "sha256": erased.written.sha256},
         },
-        "notes": [
-            *notes_of(choice),
-            f"{original.path.name} holds the vectors as they were: remove all copies",
-        ],
+        "notes": [*notes_of(choice), copies],
         "is_not": list(IS_NOT),
     }
+    if audited is None:
+        return facts
+    people = People(audited.labels, id_hashes(audited.ids), audited.classes, asks=choice.request.asks)
+    return bare_receipt(original.table, erased.table, people, choice, facts)

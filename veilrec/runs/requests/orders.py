@@ -27,6 +27,7 @@ SHAPE = {
     "copies": flag,
     "keeps": listed(one_of(*KEEPABLE)),
     "keeps_labels": flag,
+    "audits": flag,
     "at": text(64),
 }
 ENTRY = table(SHAPE, rest=anything)
@@ -44,6 +45,7 @@ class UnlearnOrder:
         copies: Whether somebody may have the vectors as they were.
         keeps: Which of `KEEPABLE` are not purged.
         keeps_labels: Whether the run goes on knowing the classes of those who ask.
+        audits: Whether attackers look at it before and after, for the receipt.
         at: The time at which it was taken.
     """
 
@@ -54,6 +56,7 @@ class UnlearnOrder:
     copies: bool = False
     keeps: Sequence[str] = ()
     keeps_labels: bool = False
+    audits: bool = False
     at: str = ""
 
     def write(self, folder: Path) -> None:
