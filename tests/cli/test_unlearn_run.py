@@ -272,6 +272,44 @@ def test_a_hundred_requests_one_after_the_other(run: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_defence_has_of_who_asks_goes_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Posts, with the class in them, and estimators that learned from it."""
+    from veilrec.recipe import Recipe
+
+    monkeypatch.chdir(tmp_path)
+    defence = '[[defence]]\nname = "pard"\nattributes = ["gender"]\nhead = [4]\n'
+    text = RECIPE.format(user="exposed").replace("FedMF", "FedNCF").replace("dim = 4", "dim = 8")
+    Path("r.toml").write_text(text + defence, encoding="utf-8")
+    recipe = Recipe.load(Path("r.toml"))
+    recipe.experiment(recipe.data()).run(tmp_path / "run", recipe=recipe)
+    before = tensors.read(tmp_path / "run" / "users.safetensors")
+    owner = before["posts/owner"].tolist()
+    user = next(number for number in owner if number in before["client"].tolist())
+    assert unlearn(capsys, "--attribute", "gender", "--user", f"u{user + 1:04}").code == 0
+    after = tensors.read(tmp_path / "run" / "users.safetensors")
+    assert after["posts/owner"].tolist() == [number for number in owner if number != user]
+    helpers = [name for name in before if name.startswith("estimators")]
+    differs = {name: (after[name] != before[name]).flatten(1).any(1) for name in helpers}
+    assert {number for d in differs.values() for number in after["client"][d].tolist()} == {user}
+    moments = [name for name in after if name[:2] in ("m/", "v/")]
+    assert [name for name in moments if after[name][after["client"] == user].any()] == []
+
+
+@pytest.mark.slow
+def test_a_run_without_its_data_forgets_as_far_as_it_can(
+    run: Path, made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(run)
+    words = ("run", str(made / "private.toml"), "--out", "run", "--no-world", "-q")
+    assert call(capsys, *words).code == 0
+    answer = unlearn(capsys, "--attribute", "gender")
+    assert (answer.code, "out of its reach" in answer.out) == (0, True)
+    assert call(capsys, "evaluate", "run", "-q").code == 0
+
+
+@pytest.mark.slow
 def test_a_model_without_vectors_of_users_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -262,8 +262,9 @@ def _print(target: Path, told: dict[str, Any] | None) -> None:
     out.print(f"{printable(place)}: {vectors}, {done['unchanged']:,} are as they were to the bit.")
     out.print(f"Method: {done['eraser']['name']}, because {done['why']}.")
     if "utility" in told:
-        pairs = zip(told["utility"]["before"].items(), told["utility"]["after"].values(), strict=True)
-        out.print("Usefulness: " + ", ".join(f"{name} {a:.4f} → {b:.4f}" for (name, a), b in pairs) + ".")
+        name = told["utility"]["select"]
+        before, after = (told["utility"][side][name] for side in ("before", "after"))
+        out.print(f"Usefulness: {name} {before:.4f} → {after:.4f}.")
     if "purged" in told:
         out.print(f"Purged: {', '.join(told['purged']) or 'nothing was there'}.")
     for note in told["notes"]:

@@ -17,6 +17,7 @@ from veilrec.erasers.leace_null import LeaceNull
 from veilrec.errors import BadInput, nearest
 from veilrec.interactions import Interactions
 from veilrec.lab.trials import People
+from veilrec.model import Recommender
 from veilrec.protocol import State
 from veilrec.result import RESULT, Result
 from veilrec.rounds import Federation
@@ -28,9 +29,8 @@ from veilrec.runs.integrity.manifest import RECEIPT
 from veilrec.runs.requests.choosing import Asked, Choice, KnownUsers, choose
 from veilrec.runs.requests.looking import Witness, without_counts
 from veilrec.runs.requests.orders import UnlearnOrder
-from veilrec.runs.requests.purging import purge, without_classes, without_posts
+from veilrec.runs.requests.purging import purge, without_classes, without_helpers, without_posts
 from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of
-from veilrec.runs.session import beside_popularity
 from veilrec.runs.summary import replicates, summary
 from veilrec.runs.world import IDS, WORLD, world_tables
 
@@ -139,11 +139,12 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
     was = witness.side(opened.state) if witness else None
     after = choice.eraser.forget(prepared.vectors, choice.request, draws)
     forgotten(fleet, choice.eraser, prepared.users, after, choice.request.moves)
+    without_helpers(federation, prepared.asks)
     state = without_posts(federation, opened.state, prepared.asks)
     now = witness.side(state) if witness else None
     scored = now.scored if now else federation.evaluate(state, "test")
     data = opened.run.data
-    if not order.keeps_labels:
+    if WORLD in new.before.files and not order.keeps_labels:  # else they are in the dataset, out of reach
         data = without_classes(data, order.attributes, prepared.asks)
     before = opened.run.manifest.files
     new.write_tensors(USERS, tables_of(state, fleet.devices)[1], secret=True)
@@ -160,11 +161,15 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
         "purged": purged,
         "kept": _kept(order),
         "stale": _stale(opened.run.result),
-        "notes": [*notes_of(choice), *_notes(order, new)],
+        "notes": [*notes_of(choice), *_notes(order, new, fleet.model)],
         "is_not": list(IS_NOT),
     }
     result = _result(opened, state, scored, data, told)
-    told["utility"] = {"before": dict(opened.run.result.utility.test), "after": dict(result.utility.test)}
+    told["utility"] = {
+        "select": result.utility.select,
+        "before": dict(opened.run.result.utility.test),
+        "after": dict(result.utility.test),
+    }
     new.write_json(RESULT, result.values())
     if witness and was and now:
         told = witness.told(choice, was, now, witness.later(state), told)
@@ -191,7 +196,9 @@ def _result(
 ) -> Result:
     """The result made anew: usefulness is measured, counts are taken again, and audits of before are gone."""
     federation, before = opened.federation, opened.run.result
-    utility = beside_popularity(federation, scored, federation.evaluation)
+    test, popular = scored.means(), before.utility  # what popularity reaches no vector decides
+    collapsed = test[popular.select] < popular.floor[popular.select]
+    utility = replace(popular, test=test, collapsed=collapsed, users=len(scored.user))
     if federation.fleet.validates:
         utility = replace(utility, validation=federation.evaluate(state, "validation").means())
     device = federation.keys.value.device.type
@@ -240,8 +247,9 @@ def _stale(before: Result) -> list[str]:
     return [*audits, "metrics.jsonl, curves: measured while the model was trained"]
 
 
-def _notes(order: UnlearnOrder, new: Change) -> list[str]:
-    notes = []
+def _notes(order: UnlearnOrder, new: Change, model: Recommender) -> list[str]:
+    private = [n for n, p in model.parts.items() if p.scope is Scope.PRIVATE and not p.helper and not p.rows]
+    notes = [f"each device's own {name} stays as it was trained on the vectors of before" for name in private]
     if order.keeps:
         notes.append(f"kept, and still telling: {', '.join(order.keeps)}")
     if order.keeps_labels:

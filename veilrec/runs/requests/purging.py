@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.base.params import Params
+from veilrec.base.params import Params, Scope, part_of
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.rounds import Federation
@@ -18,7 +18,9 @@ from veilrec.runs.integrity.changes import Change
 from veilrec.runs.integrity.checked import CHECKED
 from veilrec.runs.integrity.described import DEVICES
 
-__all__ = ["purge", "without_classes", "without_posts"]
+__all__ = ["purge", "without_classes", "without_helpers", "without_posts"]
+
+BLOCK = 256  # devices that are changed at a time
 
 PLACES = {  # what is kept by which name, and where it lies
     "checkpoint": (CHECKPOINT, f"{DEVICES}*"),
@@ -64,6 +66,30 @@ def without_classes(data: Interactions, attributes: Sequence[str], users: Tensor
         features = features.clone()
         features[users.nonzero(), torch.tensor(told)] = 0
     return replace(data, attributes=labels, values=values, features=features)
+
+
+def without_helpers(federation: Federation, users: Tensor) -> None:
+    """Give the devices of some users ``[users]`` helpers and moments as they began, which learned from them.
+
+    Those of a silo learned from many users, and stay.
+    """
+    fleet, seats = federation.fleet, federation.clients.seats
+    private = fleet.model.names(Scope.PRIVATE)
+    names = {name for name in private if fleet.model.parts[part_of(name)].helper}
+    if seats.shape[1] > 1:
+        return
+    asking = users.to(seats.device)[seats[:, 0].clamp(min=0)]
+    for some in fleet.devices.clients().split(BLOCK):
+        mine = some[asking[some]]
+        held, first = fleet.devices.get(mine), fleet.fresh(mine)
+        fresh = {name: first[name] for name in held if _learned(name, names)}
+        fleet.devices.put(mine, {**held, **fresh})
+
+
+def _learned(name: str, helpers: Collection[str]) -> bool:
+    """Whether what a device keeps under a name is a helper, or of the optimiser."""
+    kind, _, weight = name.rpartition("/")
+    return weight in helpers or kind in ("m", "v", "t")
 
 
 def without_posts(federation: Federation, state: State, users: Tensor) -> State:
