@@ -20,9 +20,14 @@ def report(
     title: Annotated[str, typer.Option(help="Of the page.")] = "",
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="The numbers as CSV.")] = None,
 ) -> None:
-    """Make one self-contained page out of finished runs, or of an audit of vectors that was saved."""
+    """Make a page that holds all it needs of finished runs, of a saved audit of vectors, or of a receipt."""
+    from veilrec.cli.receipts import receipt_in, write_receipt
     from veilrec.recipe.cells import runs_in
 
+    if (told := receipt_in(runs)) is not None:
+        write_receipt(told, runs, out, title, csv)
+        print(f"Report: {out}")
+        return
     if any(run.is_file() for run in runs):
         _write_audit(runs, out, title, csv)
         print(f"Report: {out}")

@@ -1,0 +1,1 @@
+"""Receipts: an erasure as one self-contained page, made for a privacy officer."""

@@ -1,0 +1,170 @@
+"""The page of a receipt: one HTML file without any script, which opens offline and prints on paper."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from veilrec.errors import Corrupted
+from veilrec.metrics.words import bare
+from veilrec.report.figures import PageTable
+from veilrec.report.receipts import rows
+
+__all__ = ["is_receipt", "receipt_page"]
+
+KIND = "receipt"
+Told = Mapping[str, Any]
+
+
+def is_receipt(told: Any) -> bool:
+    """Whether a file that was read holds a receipt."""
+    return isinstance(told, Mapping) and isinstance(told.get("asked"), Mapping) and "done" in told
+
+
+def receipt_page(told: Told, where: Path | str, title: str = "") -> str:
+    """The whole page as text.
+
+    Raises:
+        Corrupted: Where a receipt is not what veilrec writes.
+    """
+    try:
+        values = _values(told, title)
+    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+        raise Corrupted(f"{where}: the receipt cannot be read ({cause!r}); make it again") from cause
+    style = _read("veilrec.report", "style.css") + _read("veilrec.report.receipts", "receipt.css")
+    text: str = _template().render(style=style, policy=_policy(style), **values)
+    return text.lstrip().encode("utf-8", "replace").decode("utf-8")
+
+
+def _values(told: Told, title: str) -> dict[str, Any]:
+    """All that the template says."""
+    names = " and ".join(map(str, told["asked"]["attributes"]))
+    return {
+        "title": title or f"Erasure of {names}",
+        "meta": " · ".join(_meta(told)),
+        "conclusion": [str(one) for one in told.get("conclusion") or _unmeasured(names)],
+        "releasable": told.get("for_release", True) is not False,
+        "limits": [str(one) for one in told.get("is_not") or ()],
+        "attributes": [_attribute(str(n), entry) for n, entry in (told.get("attributes") or {}).items()],
+        "who": _who(told.get("who_asked")),
+        "useful": rows.useful(told.get("usefulness") or {}),
+        "asked": list(_facts(told["asked"])),
+        "done": list(_facts(told["done"])),
+        "hashes": _hashes(told),
+        "lists": [(name, list(_lines(told.get(key)))) for key, name in LISTS.items() if told.get(key)],
+        "how": list(_facts(told.get("how") or {})),
+    }
+
+
+LISTS = {
+    "purged": "What was removed, because it would go on telling",
+    "kept": "What was kept, and goes on telling",
+    "stale": "What was measured before, and no longer holds",
+    "notes": "Notes",
+}
+
+
+def _unmeasured(names: str) -> list[str]:
+    return [
+        f"What can still be found out about {names} was not measured.",
+        "The history of what users touched stays, and may tell it.",
+    ]
+
+
+def _meta(told: Told) -> Iterator[str]:
+    asked, done = told["asked"], told["done"]
+    users, of = asked.get("users"), asked.get("of")
+    yield f"{bare(users)} of {bare(of)} users asked" if of is not None else f"{bare(users)} users asked"
+    if name := _eraser(done):
+        yield f"by {name}"
+    if at := asked.get("at"):
+        yield f"asked {at}"
+
+
+def _eraser(done: Told) -> str:
+    named = done.get("eraser") or {}
+    return str(named.get("name", "")) if isinstance(named, Mapping) else str(named)
+
+
+def _attribute(name: str, entry: Told) -> dict[str, Any]:
+    classes = [f"{one}: {bare(count)}" for one, count in zip(entry["classes"], entry["counts"], strict=False)]
+    return {
+        "name": name,
+        "classes": ", ".join(classes),
+        "sentences": [str(one) for one in entry.get("sentences") or ()],
+        "pairs": list(rows.pairs(entry)),
+        "numbers": rows.numbers(entry),
+        "families": rows.families(entry),
+        "later": rows.later(entry),
+    }
+
+
+def _who(told: Any) -> list[rows.Pair]:
+    if not told:
+        return []
+    small = f"{100 * float(told['known']):.0f} % known"
+    sides = [rows.Bar(told[side], side) for side in ("before", "after")]
+    return [rows.Pair("Who asked, from the vectors", small, *sides)]
+
+
+def _facts(told: Told) -> Iterator[tuple[str, str]]:
+    """What is said in a line each; what has parts in as many as those have."""
+    for key, value in told.items():
+        if value in ("", None, [], {}):
+            continue
+        if isinstance(value, Mapping) and key not in ("vectors",):
+            said = [f"{name} {bare(one)}" if name != "name" else bare(one) for name, one in value.items()]
+            yield _word(key), ", ".join(said)
+        elif not isinstance(value, Mapping):
+            several = isinstance(value, Sequence) and not isinstance(value, str)
+            yield _word(key), ", ".join(map(bare, value)) if several else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else bare(value)
+
+
+def _word(key: str) -> str:
+    return {"of": "of how many", "at": "when", "why": "why this one"}.get(key, str(key).replace("_", " "))
+
+
+def _hashes(told: Told) -> PageTable:
+    """What was there before and after, by its hash."""
+    found = []
+    sides = {"vectors": told["done"].get("vectors"), **(told.get("model") or {})}
+    for name, pair in sides.items():
+        found += [[name, side, str(value)] for side, value in (pair or {}).items()]
+    for side, one in (told.get("files") or {}).items():
+        found.append([str(one["file"]), side, str(one["sha256"])])
+    return PageTable(["what", "", "SHA-256"], found, (0, 1, 2))
+
+
+def _lines(told: Any) -> Iterator[str]:
+    """Entries of a list in words."""
+    for one in told:
+        yield ", ".join(f"{v}" for v in one.values()) if isinstance(one, Mapping) else str(one)
+
+
+def _policy(style: str) -> str:
+    """Nothing may run, and nothing may be loaded; one style sheet may look."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'none'; base-uri 'none'"
+    )
+
+
+def _template() -> Any:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_read("veilrec.report.receipts", "receipt.html"))
+
+
+def _read(room: str, name: str) -> str:
+    return files(room).joinpath(name).read_text(encoding="utf-8")
