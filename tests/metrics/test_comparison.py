@@ -140,6 +140,30 @@ def test_below_chance_is_leakage_too() -> None:
     assert any("turned round" in note for note in found.notes)
 
 
+def test_what_is_below_chance_by_luck_is_as_far_from_it_as_what_is_above() -> None:
+    """AUC 0.44 leaks no less than 0.56, whether it is surely below chance or not."""
+    wide = [spread(0.44, 0.04, seed=1), spread(0.56, 0.04, seed=1)]
+    sides = [
+        [result(one, k, auc=auc, replicates=(spread(0.3), again)) for k in range(3)]
+        for one, auc, again in ((None, 0.44, wide[0]), (LAPLACE, 0.56, wide[1]))
+    ]
+    found = compare(named(*sides[0], *sides[1]))
+    assert [group.leaks(found.audit)["gender"].turned for group in found.groups] == [False, False]
+    gender = found.statements[0]
+    assert not gender.shown
+    assert gender.difference is not None
+    assert gender.difference.value == pytest.approx(0)
+    assert "below chance turned round" in gender.sentence
+
+
+def test_a_seed_that_is_surely_below_chance_and_one_that_is_not_do_not_cancel_out() -> None:
+    luck = (spread(0.3), spread(0.46, 0.05, seed=1))
+    group = compare(named(result(auc=0.3), result(seed=1, auc=0.46, replicates=luck))).groups[0]
+    leak = group.leaks("veilrec")["gender"]
+    assert leak.measure.value == pytest.approx((0.7 + 0.54) / 2)
+    assert leak.turned
+
+
 def test_a_collapsed_run_is_not_ranked() -> None:
     broken = [result(LAPLACE, seed, ndcg=0.05, auc=0.5) for seed in (0, 1, 2)]
     broken = [replace(one, utility=replace(one.utility, collapsed=True)) for one in broken]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,21 +98,42 @@ def _turned(verdict: Mapping[str, Any]) -> Leak:
     sign = -1.0 if turned else 1.0
     again = np.asarray(verdict["replicates"], dtype=np.float64)
     value = float(verdict[score]["value"])
-    measure = Measure(chance + sign * (value - chance), replicates=chance + sign * (again - chance))
+    upright = chance + sign * (again - chance)
+    measure = Measure(chance + sign * (value - chance), replicates=upright, turned=turned)
     return Leak(measure, score, chance, turned)
 
 
 def leaks_by_seed(runs: Mapping[Any, NamedRun], audit: str, attribute: str) -> dict[Any, Measure]:
-    """Scores of the worst attacker, in each run in which somebody tried."""
+    """How far the worst attacker is from chance, added to chance, in each run in which somebody tried."""
     found = {seed: found_in(run, audit, attribute) for seed, run in runs.items()}
-    return {seed: one.measure for seed, one in found.items() if one is not None}
+    there = {seed: one for seed, one in found.items() if one is not None}
+    return {seed: one.measure for seed, one in _on_one_side(there).items()}
+
+
+def _on_one_side(found: Mapping[Any, Leak]) -> dict[Any, Leak]:
+    """Leaks, those that are not surely below chance turned as well where together they lie below it.
+
+    What lies below chance by luck is as far from it as what lies above by as much, and leaks no less.
+    """
+    rest = {seed: one for seed, one in found.items() if not one.turned}
+    mean = fmean(one.measure.value - one.chance for one in rest.values()) if rest else 0.0
+    if mean >= 0:
+        return dict(found)
+    return {
+        seed: one if one.turned else one._replace(measure=one.measure.mirrored(one.chance))
+        for seed, one in found.items()
+    }
 
 
 def leak_of(runs: Mapping[Any, NamedRun], audit: str, attribute: str) -> Leak | None:
     """The leak of a group, over its seeds; None where a run is missing it."""
-    found = [one for run in runs.values() if (one := found_in(run, audit, attribute)) is not None]
-    if len(found) < len(runs):
+    several = {
+        seed: one for seed, run in runs.items() if (one := found_in(run, audit, attribute)) is not None
+    }
+    if len(several) < len(runs):
         return None
+    turned = any(one.turned for one in several.values())
+    found = list((_on_one_side(several) if turned else several).values())
     return Leak(
         together([one.measure for one in found], found[0].score),
         found[0].score,

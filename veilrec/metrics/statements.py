@@ -152,6 +152,8 @@ def _stated(pair: Pair, limit: float, claims: int) -> Statement:
     first, second = (fmean(side[seed].value for seed in seeds) for side in pair.sides)
     numbers = f"{pair.spoken} {number(first)} against {number(second)}, "
     numbers += f"difference {bracketed(measure, sign=True)}"
+    if any(one.turned for side in pair.sides for one in side.values()):
+        numbers += ", what lies below chance turned round"
     said = f"{labels[0]} {pair.verb} {labels[1]}: {numbers}"
     if not shown:
         said = f"{pair.about}: no difference shown between {labels[0]} and {labels[1]}: {numbers}"
