@@ -246,6 +246,5 @@ def test_lists_and_differences_are_refused_before_training_where_they_are_not_th
     assert refusal(known, ("lists",), "lists", ()) == ""
     assert "whole" in refusal(known, ("lists",), "lists", ("user",))
     assert 'grant "lists"' in refusal(known, (), "lists", ())
-    assert "before an erasure" in refusal(known, ("user_vectors",), "difference", ())
-    assert refusal(known, ("user_vectors", "former_vectors"), "difference", ()) == ""
-    assert refusal(known, ("former_vectors",), "difference", ()).startswith("no user vector")
+    for grants in ((), ("user_vectors", "former_vectors")):  # no run keeps what was before
+        assert "before an erasure" in refusal(known, grants, "difference", ())

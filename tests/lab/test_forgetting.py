@@ -119,6 +119,23 @@ def test_what_cannot_be_measured_is_said_and_stops_nothing() -> None:
     assert "forgotten" not in " ".join(found["conclusion"])
 
 
+def test_vectors_that_hold_the_attribute_itself_are_doubted() -> None:
+    after = BEFORE.clone()
+    after[:, 1] = 3.0 - GENDER
+    found = receipt(Erasure(BEFORE, after, people(), ("gender",)), effort=QUICK)
+    assert any("gender itself" in doubt for doubt in found["doubts"])
+    assert receipt(erased(), effort=QUICK)["doubts"] == []
+
+
+def test_several_attributes_are_told_apart_and_summed_up_in_two_sentences() -> None:
+    who = People({"gender": GENDER, "luck": KEYS.fold("luck").integers(2, USERS)}, people().tags)
+    found = receipt(Erasure(BEFORE, BEFORE, who, ("gender", "luck")), effort=QUICK)
+    assert found["conclusion"][0].startswith("The vectors still tell gender: given one 0 and one 1")
+    assert "no attacker that was tried reads luck" in found["conclusion"][0]
+    assert "as before" in found["conclusion"][0]
+    assert len(found["conclusion"]) == 2
+
+
 def test_vectors_and_attributes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInput, match='no attribute "gendre"'):
         Erasure(BEFORE, BEFORE, people(), ("gendre",))

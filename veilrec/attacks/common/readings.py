@@ -25,7 +25,7 @@ __all__ = ["READINGS", "Reading", "covered", "parts_of", "read"]
 
 NO_VECTOR = 'no user vector is uploaded; grant "user_vectors", or read "updates"'
 NO_LISTS = 'nobody was shown the lists; grant "lists", or read "updates"'
-NO_FORMER = "there are no vectors from before an erasure; give both to the difference, or read others"
+NO_FORMER = 'no vectors from before an erasure are kept; read "embeddings", or give both as bare vectors'
 GIVEN = ("embeddings", "lists", "difference")  # what an outsider may hold who saw no upload
 BROAD = 1024  # columns of a profile, which is sparse and suffers more from folding than updates do
 
@@ -77,21 +77,17 @@ def refusal(public: Public, grants: Collection[str], name: str, parts: Sequence[
         return f'no part "{missing[0]}" is uploaded; {nearest(missing[0], uploaded)}'
     if name == "recovered":
         return not_recovered(public, parts)
-    if name in ("embeddings", "difference"):
-        return _unheld(public, grants, name, parts)
+    if name == "difference":
+        return NO_FORMER  # by no run
+    if name == "embeddings":
+        held = "user_vectors" in grants or bool(_rows_of_users(public, parts))
+        return "" if held else NO_VECTOR
     if not uploaded:
         return "nothing that is uploaded is a weight of the model; attack with one that reads what is"
     if public.seats.shape[1] > 1:
         return f'{name} of a silo are those of all its users together; read "embeddings"'
     tables = any(spec.table for spec in uploaded.values())
     return "" if tables or name == "updates" else f'{name} need an item table; read "updates"'
-
-
-def _unheld(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:
-    """The reason why there are no user vectors to read, or none from before; or ""."""
-    if name == "difference" and "former_vectors" not in grants:
-        return NO_FORMER
-    return "" if "user_vectors" in grants or _rows_of_users(public, parts) else NO_VECTOR
 
 
 def _kept_back(public: Public, grants: Collection[str], name: str, parts: Sequence[str]) -> str:

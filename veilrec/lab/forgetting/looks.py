@@ -18,7 +18,9 @@ from veilrec.eraser import Request
 from veilrec.errors import BadInput
 from veilrec.lab.forgetting.case import Effort, Erasure
 from veilrec.lab.lab import audit
-from veilrec.lab.trials import People
+from veilrec.lab.soundness.findings import checked
+from veilrec.lab.threat import Threat
+from veilrec.lab.trials import People, goals_of
 
 __all__ = ["Looks"]
 
@@ -121,13 +123,24 @@ class Looks:
             return _missing("by which method the erasure was done is not known here")
         others = ~case.asks
         labels = {entry: case.people.labels[entry] for entry in case.attributes}
-        request = Request(labels, asks=others, lends=others, tags=case.people.tags)
+        lends = others if case.lends is None else case.lends & others
+        request = Request(labels, asks=others, lends=lends, tags=case.people.tags)
         draws = Draws(Keys.seed(self.seed).fold("adaptive attacker"))
         try:
             own = case.eraser.forget(case.before, request, draws)
         except BadInput as why:
             return _missing(str(why))
         return self._vectors(torch.where(others[:, None], own, case.after), name, "others")
+
+    def doubts(self) -> list[str]:
+        """What in the vectors after it would make all these numbers mean something else."""
+        case, there = self.erasure, torch.ones(len(self.erasure.people.tags), dtype=torch.bool)
+        try:
+            goals = goals_of(case.asking, Threat(tuple(case.attributes)), there)
+        except BadInput:
+            return []  # too few to attack: every look says so
+        found = checked({"vectors": case.after}, case.asking, goals, there).findings
+        return [str(one["sentence"]) for one in found]
 
     def _vectors(self, rows: Tensor, name: str, known: float | str) -> Look:
         return self._one(Granted(user_vectors=rows), "embeddings", name, known)

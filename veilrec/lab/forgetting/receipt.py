@@ -61,6 +61,7 @@ def receipt(
         "for_release": not keyed,
         "asked": {**told.get("asked", {}), **_asked(erasure)},
         "done": {**told.get("done", {}), **_changed(erasure)},
+        "doubts": looks.doubts(),
         "attributes": attributes,
         "who_asked": who,
         "usefulness": usefulness(erasure.metrics, erasure.people),
