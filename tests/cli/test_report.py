@@ -32,7 +32,7 @@ def test_a_report_that_began_before_another_does_not_overwrite_it_with_what_was(
 ) -> None:
     out, begun, told = tmp_path / "page.html", threading.Event(), threading.Event()
 
-    def render(results: Any, *, title: str) -> str:
+    def render(results: Any, *, title: str, receipts: Any) -> str:
         if title == "slow":
             begun.set()
             told.wait(0.3)  # the other one is through by then, if nothing keeps it

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.commands import call
 from tests.report.hostile import PAYLOADS
+from tests.results import result
 from veilrec.errors import Corrupted
 from veilrec.report.receipts.page import receipt_page
 from veilrec.report.receipts.rows import Bar, pairs
@@ -134,3 +135,20 @@ def test_the_command_makes_a_page_of_a_receipt(tmp_path: Path, capsys: pytest.Ca
         answer = call(capsys, "report", path, *more)
         assert (answer.code, says in answer.err) == (2, True)
     assert json.loads(path.read_text(encoding="utf-8")) == receipt()
+
+
+def test_a_runs_report_has_the_receipt_that_lies_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "page.html"
+    run.mkdir()
+    result().save(run)
+    assert call(capsys, "report", run, "-o", out).code == 0
+    assert "Erased on request" not in out.read_text(encoding="utf-8")
+    (run / "receipt.json").write_text(json.dumps(receipt("<b>gender")), encoding="utf-8")
+    assert call(capsys, "report", run, "-o", out).code == 0
+    page = out.read_text(encoding="utf-8")
+    assert "Erased on request" in page
+    assert "no deletion of data under any law" in page
+    assert "<b>gender" not in page
+    assert page.count('id="r0who"') == 1

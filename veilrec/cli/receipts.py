@@ -7,7 +7,9 @@ from typing import Any
 
 from veilrec.errors import BadInput, Corrupted
 
-__all__ = ["receipt_in", "write_receipt"]
+__all__ = ["receipt_in", "receipts_of", "write_receipt"]
+
+NAME = "receipt.json"  # of the receipt in a run that was changed on request
 
 
 def receipt_in(places: list[Path]) -> dict[str, Any] | None:
@@ -20,6 +22,12 @@ def receipt_in(places: list[Path]) -> dict[str, Any] | None:
     except Corrupted:
         return None  # whoever reads it as an audit says what is wrong with it
     return told if is_receipt(told) else None
+
+
+def receipts_of(places: list[Path]) -> dict[str, Any]:
+    """The receipts that lie in runs, by the name of the run."""
+    found = {str(place): receipt_in([place / NAME]) for place in places}
+    return {name: told for name, told in found.items() if told is not None}
 
 
 def write_receipt(told: dict[str, Any], places: list[Path], out: Path, title: str, csv: Path | None) -> None:

@@ -61,6 +61,7 @@ def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | 
     from veilrec.base.files import atomic
     from veilrec.base.locks import writer_of
     from veilrec.base.plain import check_way
+    from veilrec.cli.receipts import receipts_of
     from veilrec.report import render, table, to_csv
     from veilrec.result import Result
 
@@ -71,7 +72,7 @@ def write_report(places: list[Path], out: Path, *, title: str = "", csv: Path | 
             check_way(path)
             writers.enter_context(writer_of(path))
         results = [(str(place), Result.load(place)) for place in places]
-        pages = {out: render(results, title=title)}
+        pages = {out: render(results, title=title, receipts=receipts_of(places))}
         pages |= {csv: to_csv(table(results))} if csv else {}
         for path, text in pages.items():
             with atomic(path) as sink:

@@ -34,6 +34,7 @@ from veilrec.report.findings import (
 from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_part, touched
 from veilrec.report.names import MEANINGS
+from veilrec.report.receipts.page import receipt_section, receipt_style
 from veilrec.report.topics import topics
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
@@ -50,7 +51,7 @@ class Section:
     charts: list[Chart]
 
 
-def page(results: Sequence[tuple[str, Result]], title: str) -> str:
+def page(results: Sequence[tuple[str, Result]], title: str, receipts: Mapping[str, Any] | None = None) -> str:
     """The whole page as text."""
     groups, left = families(results)
     blocks = [_block(family, k) for k, family in enumerate(groups)]
@@ -72,7 +73,11 @@ def page(results: Sequence[tuple[str, Result]], title: str) -> str:
         left=left,
         meta=_meta(groups, len(results)),
         data=data,
-        style=(style := _read("style.css")),
+        receipts=[
+            (name, receipt_section(told, name, f"r{k}"))
+            for k, (name, told) in enumerate((receipts or {}).items())
+        ],
+        style=(style := _read("style.css") + (receipt_style() if receipts else "")),
         script=(script := _read("script.js")),
         plotly=(plotly := get_plotlyjs()),
         policy=_policy([plotly, script], [style]),

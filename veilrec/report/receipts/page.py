@@ -9,14 +9,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from veilrec.errors import Corrupted
 from veilrec.metrics.words import bare
 from veilrec.report.figures import PageTable
 from veilrec.report.receipts import rows
 
-__all__ = ["is_receipt", "receipt_page"]
+__all__ = ["is_receipt", "receipt_page", "receipt_section", "receipt_style"]
 
 KIND = "receipt"
 Told = Mapping[str, Any]
@@ -33,23 +33,45 @@ def receipt_page(told: Told, where: Path | str, title: str = "") -> str:
     Raises:
         Corrupted: Where a receipt is not what veilrec writes.
     """
-    try:
-        values = _values(told, title)
-    except (AttributeError, KeyError, TypeError, ValueError) as cause:
-        raise Corrupted(f"{where}: the receipt cannot be read ({cause!r}); make it again") from cause
-    style = _read("veilrec.report", "style.css") + _read("veilrec.report.receipts", "receipt.css")
-    text: str = _template().render(style=style, policy=_policy(style), **values)
+    style = _read("veilrec.report", "style.css") + receipt_style()
+    values = _values(told, where, title)
+    text: str = _template("receipt.html").render(
+        style=style, policy=_policy(style), level=2, key="", **values
+    )
     return text.lstrip().encode("utf-8", "replace").decode("utf-8")
 
 
-def _values(told: Told, title: str) -> dict[str, Any]:
-    """All that the template says."""
+def receipt_section(told: Told, where: Path | str, key: str) -> str:
+    """The same inside another page, below a heading of the second level: `key` begins its marks.
+
+    Raises:
+        Corrupted: Where a receipt is not what veilrec writes.
+    """
+    text: str = _template("body.html").render(level=3, key=key, **_values(told, where, ""))
+    return text.strip()
+
+
+def receipt_style() -> str:
+    """What the style of a page needs beside its own."""
+    return _read("veilrec.report.receipts", "receipt.css")
+
+
+def _values(told: Told, where: Path | str, title: str) -> dict[str, Any]:
+    try:
+        return _said(told, title)
+    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+        raise Corrupted(f"{where}: the receipt cannot be read ({cause!r}); make it again") from cause
+
+
+def _said(told: Told, title: str) -> dict[str, Any]:
+    """All that the templates say."""
     names = " and ".join(map(str, told["asked"]["attributes"]))
     return {
         "title": title or f"Erasure of {names}",
         "meta": " · ".join(_meta(told)),
         "conclusion": [str(one) for one in told.get("conclusion") or _unmeasured(names)],
         "releasable": told.get("for_release", True) is not False,
+        "doubts": [str(one) for one in told.get("doubts") or ()],
         "limits": [str(one) for one in told.get("is_not") or ()],
         "attributes": [_attribute(str(n), entry) for n, entry in (told.get("attributes") or {}).items()],
         "who": _who(told.get("who_asked")),
@@ -67,6 +89,18 @@ LISTS = {
     "kept": "What was kept, and goes on telling",
     "stale": "What was measured before, and no longer holds",
     "notes": "Notes",
+}
+
+
+WORDS = {
+    "of": "of how many",
+    "at": "when",
+    "why": "why this one",
+    "changed_of_others": "changed of others",
+    "secret": "secret draws",
+    "beside": "families on lists and differences",
+    "shares": "shares of labels known",
+    "draws": "draws of known users",
 }
 
 
@@ -131,7 +165,7 @@ def _plain(value: Any) -> str:
 
 
 def _word(key: str) -> str:
-    return {"of": "of how many", "at": "when", "why": "why this one"}.get(key, str(key).replace("_", " "))
+    return WORDS.get(key, str(key).replace("_", " "))
 
 
 def _hashes(told: Told) -> PageTable:
@@ -159,11 +193,15 @@ def _policy(style: str) -> str:
     )
 
 
-def _template() -> Any:
+def _template(name: str) -> Any:
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(lambda entry: _read("veilrec.report.receipts", entry)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(_read("veilrec.report.receipts", "receipt.html"))
+    return environment.get_template(name)
 
 
 def _read(room: str, name: str) -> str:
