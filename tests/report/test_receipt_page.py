@@ -107,6 +107,14 @@ def test_a_receipt_without_measurements_is_a_page_that_says_so() -> None:
     assert "copies are out" in text
 
 
+def test_a_receipt_that_keeps_no_counts_is_a_page() -> None:
+    """A run that was changed on request does not say how many users of each class there were."""
+    told = receipt()
+    del told["attributes"]["gender"]["counts"]
+    assert "Users by class" in plain(receipt_page(receipt(), "x"))
+    assert "Users by class" not in plain(receipt_page(told, "x"))
+
+
 @pytest.mark.parametrize("payload", PAYLOADS[:12])
 def test_whatever_a_receipt_says_is_text(payload: str) -> None:
     page = receipt_page(receipt(payload, purged=[payload], conclusion=[payload]), "x", payload)

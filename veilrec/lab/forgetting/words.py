@@ -56,7 +56,7 @@ def left(name: str, entry: Mapping[str, Any]) -> Left:
     both = (entry.get("difference") or {}).get("both")
     return Left(
         name,
-        entry["classes"],
+        entry.get("classes") or (),
         _most(before),
         _most(after),
         all("auc" in look for look in (after[len(rows) :] if asked else after)),

@@ -127,7 +127,8 @@ def _eraser(done: Told) -> str:
 
 
 def _attribute(name: str, entry: Told) -> dict[str, Any]:
-    classes = [f"{one}: {bare(count)}" for one, count in zip(entry["classes"], entry["counts"], strict=False)]
+    names, counts = entry.get("classes") or (), entry.get("counts") or ()
+    classes = [f"{one}: {bare(count)}" for one, count in zip(names, counts, strict=False)]
     return {
         "name": name,
         "classes": ", ".join(classes),
