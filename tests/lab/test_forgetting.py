@@ -73,6 +73,9 @@ def test_a_receipt_has_both_sides_and_is_plain_json() -> None:
     assert found["asked"] == {"at": "2026-01-02", "attributes": ["gender"], "users": USERS, "of": USERS}
     assert (found["purged"], found["for_release"]) == (["a"], False)
     assert told["requesters"] is None
+    assert found["by_chance"].startswith(
+        "4 looks at what is left; if nothing were, chance alone would raise 0.2."
+    )
     assert found["who_asked"] is None
 
 

@@ -53,6 +53,7 @@ def receipt(name: str = "gender", **more: Any) -> dict[str, Any]:
         "attributes": {name: entry},
         "who_asked": {"known": 0.8, "before": look(0.5, "none"), "after": look(0.95)},
         "usefulness": {"ndcg@10": {"before": cost, "after": cost, "difference": cost, "users": 99}},
+        "by_chance": "5 looks at what is left.",
         "how": {"families": ["qda"], "seed": 0},
     }
     return {**told, **more}
@@ -76,6 +77,7 @@ def test_the_conclusion_comes_first_and_everything_that_was_done_is_there() -> N
         assert said in text
     assert "no deletion of data under any law" in text
     assert "turned round" in text
+    assert "5 looks at what is left." in text
     assert "too few" in text
     assert "+0.1000 [+0.0000, +0.2000]" in text
     assert "Can it be told who asked? " in text

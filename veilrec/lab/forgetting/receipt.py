@@ -14,7 +14,7 @@ from veilrec.base.tensors import raw
 from veilrec.lab.forgetting.case import Effort, Erasure, usual
 from veilrec.lab.forgetting.looks import Looks
 from veilrec.lab.forgetting.usefulness import usefulness
-from veilrec.lab.forgetting.words import conclusion, left, limits
+from veilrec.lab.forgetting.words import by_chance, conclusion, left, limits
 
 __all__ = ["VERSION", "receipt"]
 
@@ -65,6 +65,7 @@ def receipt(
         "attributes": attributes,
         "who_asked": who,
         "usefulness": usefulness(erasure.metrics, erasure.people),
+        "by_chance": by_chance(attributes.values()),
         "how": _how(looks, time.process_time() - began),
     }
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from veilrec.metrics.measures import SURE
 from veilrec.metrics.words import out_of_100
 
-__all__ = ["Left", "conclusion", "left", "limits"]
+__all__ = ["Left", "by_chance", "conclusion", "left", "limits"]
 
 Look = Mapping[str, Any]
 SLIGHT = 0.02  # leakage that differs by less is told as the same
@@ -76,6 +77,23 @@ def _tells(looks: Sequence[Look]) -> bool | None:
     if _most(looks):
         return True
     return False if looks and all("auc" in look for look in looks) else None
+
+
+def by_chance(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Say how many looks at what is left there were, and how many chance would raise if nothing were."""
+    several = [look for entry in entries for look in _after(entry) if "auc" in look]
+    if not several:
+        return ""
+    looks = f"{len(several)} looks" if len(several) > 1 else "1 look"
+    return f"{looks} at what is left; if nothing were, chance alone would raise {SURE * len(several):.2g}."
+
+
+def _after(entry: Mapping[str, Any]) -> list[Look]:
+    """What was looked at after an erasure, and should tell nothing any more."""
+    asked = entry.get("requesters") or {}
+    vectors = [row["after"] for row in entry["vectors"]]
+    vectors += [asked[key] for key in ("naive", "adaptive") if key in asked]
+    return vectors + [row["after"] for row in entry.get("lists") or ()]
 
 
 def conclusion(found: Sequence[Left]) -> list[str]:

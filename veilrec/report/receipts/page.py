@@ -71,6 +71,7 @@ def _said(told: Told, title: str) -> dict[str, Any]:
         "meta": " · ".join(_meta(told)),
         "conclusion": [str(one) for one in told.get("conclusion") or _unmeasured(names)],
         "releasable": told.get("for_release", True) is not False,
+        "chance": str(told.get("by_chance") or ""),
         "doubts": [str(one) for one in told.get("doubts") or ()],
         "limits": [str(one) for one in told.get("is_not") or ()],
         "attributes": [_attribute(str(n), entry) for n, entry in (told.get("attributes") or {}).items()],
