@@ -19,7 +19,7 @@ SPOKEN = {"auc": ("AUC", "0.50"), "spearman": ("rank correlation", "0")}  # a me
 OTHERWISE = ("R²", "0")
 SIGHTS = {  # what an attacker looks at who reads no uploads
     "embeddings": "the user vectors",
-    "lists": "the lists that users are shown",
+    "lists": "what users are shown",
     "difference": "the user vectors from before and after the erasure",
 }
 PLACES = 2
