@@ -113,12 +113,19 @@ def test_an_attacker_who_does_the_same_first_reads_what_the_naive_one_does_not()
 
 def test_what_cannot_be_measured_is_said_and_stops_nothing() -> None:
     asks = torch.arange(USERS) == 3
-    case = Erasure(BEFORE, BEFORE, people(asks), ("gender",), None)
+    nothing, blank = torch.zeros(0, dtype=torch.int64), torch.full((USERS,), torch.nan)
+    more: dict[str, Any] = {"lists": lists_of(torch.zeros(0, 4), BEFORE, BEFORE, nothing, nothing, 3)}
+    more |= {"history": (nothing, nothing), "metrics": {"hr@10": (blank, blank)}}
+    case = Erasure(BEFORE, BEFORE, people(asks), ("gender",), None, **more)
     found = receipt(case, effort=QUICK)
     told = found["attributes"]["gender"]
     assert all("missing" in row[side] for row in told["vectors"] for side in ("before", "after"))
     assert "missing" in told["requesters"]["naive"]
     assert "could not be measured" in found["conclusion"][0]
+    assert "missing" in found["usefulness"]["hr@10"]
+    everybody = receipt(Erasure(BEFORE, BEFORE, people(), ("gender",), **more), effort=QUICK)
+    looks = everybody["attributes"]["gender"]
+    assert [looks["history"]["leaning"], looks["lists"][0]["after"]["leaning"]] == ["none", "none"]
     assert "forgotten" not in " ".join(found["conclusion"])
 
 

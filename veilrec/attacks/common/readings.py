@@ -247,7 +247,11 @@ def lists(seen: Seen, parts: Sequence[str], columns: int) -> Reading:
     shown = seen.granted.lists
     if shown is None:
         raise BadInput("attack.reads", *NO_LISTS.split("; "))
-    items, kept = int(shown.max()) + 1, max(columns, BROAD)
+    highest = int(shown.max()) if shown.numel() else 0
+    items, kept = (
+        max(highest, 0) + 1,
+        max(columns, BROAD),
+    )  # where nobody is shown anything, one column of zeros
     wide = torch.zeros(len(shown), items + 1)
     wide.scatter_(1, torch.where(shown < 0, items, shown), 1.0)
     if items <= kept:

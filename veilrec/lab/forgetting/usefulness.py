@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from veilrec.errors import BadInput
 from veilrec.lab.trials import People
 from veilrec.metrics.resampling import Measured, mean, summary
 
@@ -21,15 +20,13 @@ def usefulness(metrics: Mapping[str, tuple[Tensor, Tensor]], people: People) -> 
     """By metric the means before and after, and their paired difference with its interval.
 
     ``metrics`` have two values a user, ``[users]`` each, NaN for who was not tested.
-
-    Raises:
-        BadInput: Where nobody was tested on both sides.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name, (before, after) in metrics.items():
         tested = (before + after).isfinite()
         if not bool(tested.any()):
-            raise BadInput(f"usefulness {name}", "nobody was tested", "give a number for each user tested")
+            found[name] = {"missing": "nobody was tested on both sides"}
+            continue
         weight = people.weights(tested, RESAMPLES)
         pairs = {"before": before, "after": after, "difference": after - before}
         told = {key: _told(value[tested].double(), weight) for key, value in pairs.items()}

@@ -141,12 +141,12 @@ def _attribute(name: str, entry: Told) -> dict[str, Any]:
     }
 
 
-def _who(told: Any) -> list[rows.Pair]:
+def _who(told: Any) -> list[rows.LookPair]:
     if not told:
         return []
     small = f"{100 * float(told['known']):.0f} % known"
     sides = [rows.Bar(told[side], side) for side in ("before", "after")]
-    return [rows.Pair("Who asked, from the vectors", small, *sides)]
+    return [rows.LookPair("Who asked, from the vectors", small, *sides)]
 
 
 def _facts(told: Told) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from veilrec.metrics.measures import Measure, number_in, read
 from veilrec.metrics.words import ABSENT, bare, bracketed, number, out_of_100
 from veilrec.report.figures import PageTable
 
-__all__ = ["Bar", "Pair", "families", "later", "numbers", "pairs"]
+__all__ = ["Bar", "LookPair", "families", "later", "numbers", "pairs"]
 
 Look = Mapping[str, Any]
 SEEN = {"unseen": "Lists as users are shown them", "all": "Lists that may repeat what a user touched"}
@@ -86,7 +86,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Pair:
+class LookPair:
     """The same look before and after."""
 
     name: str
@@ -95,23 +95,23 @@ class Pair:
     after: Bar
 
 
-def pairs(entry: Mapping[str, Any]) -> Iterator[Pair]:
+def pairs(entry: Mapping[str, Any]) -> Iterator[LookPair]:
     """Every look at an attribute that has two sides, the vectors first."""
     for row in entry.get("vectors") or ():
-        yield Pair(
+        yield LookPair(
             "Vectors", _known(row.get("known")), Bar(row["before"], "before"), Bar(row["after"], "after")
         )
     asked = entry.get("requesters") or {}
     for key, name in ASKED.items():
         if key in asked:
-            yield Pair(name, _known("others"), Bar(asked["before"], "before"), Bar(asked[key], "after"))
+            yield LookPair(name, _known("others"), Bar(asked["before"], "before"), Bar(asked[key], "after"))
     for row in entry.get("lists") or ():
         name = SEEN.get(str(row.get("lists")), "Lists")
         small = f"{bare(row.get('length'))} items; {_known(row.get('known'))}"
-        yield Pair(name, small, Bar(row["before"], "before"), Bar(row["after"], "after"))
+        yield LookPair(name, small, Bar(row["before"], "before"), Bar(row["after"], "after"))
     if both := entry.get("difference"):
         small = f"{_known(both.get('known'))}; before: the old vectors alone"
-        yield Pair(
+        yield LookPair(
             "Old and new vectors in one hand",
             small,
             Bar(both["former"], "before"),
@@ -119,7 +119,7 @@ def pairs(entry: Mapping[str, Any]) -> Iterator[Pair]:
         )
     if history := entry.get("history"):
         none = Bar({}, "before")
-        yield Pair("The history, which stays", _known(history.get("known")), none, Bar(history, "after"))
+        yield LookPair("The history, which stays", _known(history.get("known")), none, Bar(history, "after"))
 
 
 def _known(known: Any) -> str:
