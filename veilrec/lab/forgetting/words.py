@@ -177,7 +177,7 @@ def limits(found: Sequence[Left], who: Look | None = None, *, keyed: bool = Fals
     """What a receipt is not, and what it does not rule out."""
     names = _all(found)
     said = [
-        f"Nothing but {names} was erased, as attackers infer it, and only from the vectors that stand for users.",
+        f"Nothing but {names} was erased, as attackers infer it, and only from vectors that stand for users.",
         f"The history of what users touched stays where it was, and {_history(found)}.",
         "This is no deletion of data under any law, and no proof: it says what these attackers found.",
     ]
