@@ -226,3 +226,26 @@ def test_only_sums_and_counts_leave_a_silo(monkeypatch: pytest.MonkeyPatch) -> N
     by_silos(Lethe(), vectors, Request({"gender": label}), silos=10, least=2)
     assert len(sent) == 40
     assert canaries.scan({str(k): data for k, data in enumerate(sent)}) == []
+
+
+def test_maps_that_come_back_hold_nobodys_vector() -> None:
+    """All ten silos get the same map, from sums alone: its bytes have none of the vectors, old or new."""
+    vectors, label = told((100, 150, 90), width=4)
+    request = Request({"gender": label})
+    canaries, maps = Canaries(), dict[str, bytes]()
+    canaries.numbers("vector", vectors)
+    users = [torch.arange(k, 340, 10) for k in range(10)]
+    holders = [sums.Holder(vectors[own], request.of(own), keyed(), least=2) for own in users]
+    letter: dict[str, Tensor] = {}
+    for name, step in Lethe().steps(request):
+        held = [holder.held(name, needs_labels=True) for holder in holders]
+        each = [step.statistics(one, letter) for one in held]
+        letter = step.fit({key: sum(one[key] for one in each) for key in each[0]}, letter, keyed())  # type: ignore[misc]
+        maps[type(step).__name__] = sums.encode({**letter})
+        for holder, one in zip(holders, held, strict=True):
+            holder.vectors = step.apply(letter, one)
+    for holder in holders:
+        canaries.numbers("erased", holder.vectors)
+    assert list(maps) == ["Survey", "OntoNull", "Lengths", "Coordinates"]
+    assert canaries.scan(maps) == []
+    assert canaries.scan({"sent": sums.encode({"row": vectors[:1]})}) != []  # what a scan would find
