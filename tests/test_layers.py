@@ -88,7 +88,6 @@ FENCES = {  # where a package may be imported: a module or folder of ours, or on
     "numba": {"defences/noise/compiled.py"},
     "pandas": EDGES,
     "platformdirs": EDGES,
-    "plotly": {"report"},
     "pooch": {"datasets"},
     "pyarrow": {"lab/columns.py", "lab/originals/parquet.py"},
     "rich": {"cli"},

@@ -21,7 +21,7 @@ FLAGS = (
     "--disable-sync",
 )
 LONG = 90_000  # milliseconds that anything may take on a busy machine
-DRAWN = ".scatterlayer .trace path, .scatterlayer .trace text, .barlayer .trace path, .heatmaplayer image"
+DRAWN = ".mark"
 
 
 class Visit:
@@ -54,9 +54,7 @@ class Visit:
     def colours(self) -> tuple[str, str]:
         """Of the paper, and of the words in a chart."""
         paper = self.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        ink = self.page.evaluate(
-            "getComputedStyle(document.querySelector('.js-plotly-plot .xtick text')).fill"
-        )
+        ink = self.page.evaluate("getComputedStyle(document.querySelector('.plot text.tick')).fill")
         return paper, ink
 
     def until(self, expression: str) -> None:

@@ -65,10 +65,10 @@ def test_drawing_and_numbers_follow_the_choice(open_page: Visit) -> None:
     open_page.page.eval_on_selector_all("details", "(all) => all.forEach((one) => { one.open = true; })")
     open_page.page.select_option("[data-chart='f0-frontier']", index=0)
     assert open_page.page.inner_text(frontier) == "worst attribute"
-    before = open_page.page.inner_html("[data-draw='f0-frontier'] .scatterlayer")
+    before = open_page.page.inner_html("[data-draw='f0-frontier'] .marks")
     open_page.page.select_option("[data-chart='f0-frontier']", label="age")
     assert open_page.page.inner_text(frontier) == "age"
-    assert open_page.page.inner_html("[data-draw='f0-frontier'] .scatterlayer") != before
+    assert open_page.page.inner_html("[data-draw='f0-frontier'] .marks") != before
 
 
 def test_it_is_used_by_keys_alone(browser: Any, page: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Any, page: Path) -> None:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         assert all(opened.marks().values())
         beyond = "(all) => all.filter((one) => one.getBoundingClientRect().right > innerWidth).length"
-        cut = opened.page.eval_on_selector_all(".js-plotly-plot .main-svg", beyond)
+        cut = opened.page.eval_on_selector_all(".plot svg", beyond)
         assert cut == 0
 
 
@@ -160,7 +160,7 @@ def test_hostile_names_do_not_run(browser: Any, tmp_path: Path, first: int, own:
         for _ in choose_everything(opened):
             pass
         opened.page.eval_on_selector_all("details", "(all) => all.forEach((one) => { one.open = true; })")
-        opened.page.hover(".scatterlayer .points path >> nth=0", force=True)
+        opened.page.hover(".mark >> nth=0", force=True)
         opened.download("[data-export=csv]")
         opened.download("[data-image=svg] >> nth=0")
         opened.page.click("#theme")

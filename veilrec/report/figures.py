@@ -90,8 +90,8 @@ def words(text: Any, width: int = 0, lines: int = 2) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape markup and dollars, between which plotly reads a formula."""
-    return html.escape(text, quote=False).replace("$", "&#36;")
+    """Escape markup; charts.js turns it back into letters, and only `<br>` into lines."""
+    return html.escape(text, quote=False)
 
 
 def colour(arm: Arm | int, alpha: float = 1.0) -> str:

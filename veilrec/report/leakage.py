@@ -164,7 +164,7 @@ def _heat(name: str, group: str, rows: Parts) -> Variant:
         [],
         height=48 * len(rows) + 70,
         showlegend=False,
-        xaxis=ticks([part_words(key) for key in keys], 12, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
+        xaxis=ticks([part_words(key) for key in keys], 14, 3, domain=[0, min(1.0, 0.2 * len(keys))], **plain),
         yaxis=ticks([row for row, _ in rows], 18, autorange="reversed", **plain),
     )
     body = [[row, *(bracketed(found.get(key)) for key in keys)] for row, found in rows]

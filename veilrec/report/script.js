@@ -7,9 +7,7 @@
     light: ["#f2f4f7", "#c3d9ee", "#7fb0db", "#3277b5", "#0b3a6b"],
     dark: ["#242a33", "#23466a", "#2f74ad", "#72b6ea", "#dcf1ff"],
   };
-  const NARROW = 620; // pixels: below this, labels at marks give way to a legend
   const PRINTED = 690; // pixels across a printed page
-  const CONFIG = { displayModeBar: false, displaylogo: false, showLink: false, scrollZoom: false, doubleClick: false };
   let printing = false;
 
   // Colours are names such as "@c0 0.4": a variable of the style sheet, and how opaque.
@@ -35,39 +33,15 @@
     return key === "color" && typeof value === "string" && value.startsWith("@") ? tint(value) : value;
   };
 
-  const axis = () => ({
-    gridcolor: tint("@grid"), linecolor: tint("@line"), zeroline: false, fixedrange: true, automargin: true, ticks: "",
-  });
-  const wrapped = (text, narrow) => (narrow ? text.replace(/(.{1,40})(?: |$)/g, "$1<br>").replace(/<br>$/, "") : text);
-  const titled = (given, narrow) => (!given?.title ? {} : {
-    title: { text: wrapped(given.title.text, narrow), standoff: 10, font: { size: 13, color: tint("@muted") } },
-  });
-  const laidOut = (given, narrow) => ({
-    ...given,
-    font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 13, color: tint("@ink") },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    margin: { l: narrow ? 48 : 64, r: narrow ? 12 : 28, t: 12, b: given.xaxis?.title?.text ? 56 : 28, ...given.margin },
-    hovermode: "closest",
-    dragmode: false,
-    hoverlabel: { bgcolor: tint("@paper"), bordercolor: tint("@line"), font: { color: tint("@ink") }, align: "left" },
-    legend: { orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom", ...given.legend },
-    xaxis: { ...axis(), ...given.xaxis, ...titled(given.xaxis, narrow) },
-    yaxis: { ...axis(), ...given.yaxis, ...titled(given.yaxis, false) },
+  const look = () => ({
+    ink: tint("@ink"), muted: tint("@muted"), grid: tint("@grid"), line: tint("@line"), paper: tint("@paper"),
+    family: getComputedStyle(document.body).fontFamily,
   });
   const chosen = (id) => Number(document.querySelector(`select[data-chart="${id}"]`)?.value || 0);
-  const drawing = (id, width) => {
-    const figure = filled(store.charts[id][chosen(id)]);
-    const narrow = width < NARROW;
-    const layout = laidOut(figure.layout, narrow);
-    const named = figure.data.filter((trace) => trace.name && trace.showlegend !== false).length;
-    if (layout.showlegend) layout.height += narrow ? Math.max(60, 26 * named - 40) : 24; // there, one below the other
-    return { data: figure.data, layout: { ...layout, width } };
-  };
+  const figure = (id) => filled(store.charts[id][chosen(id)]);
   const draw = (place) => {
     const width = printing ? PRINTED : place.clientWidth;
-    const { data, layout } = drawing(place.dataset.draw, width);
-    return Plotly.react(place, data, layout, CONFIG);
+    place.replaceChildren(Charts.draw(figure(place.dataset.draw), width, look()));
   };
   const drawAll = () => plots.forEach(draw);
   const numbers = (id) => {
@@ -85,20 +59,25 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
+  const image = (text, width, height) => new Promise((done, failed) => {
+    const drawn = new Image();
+    drawn.onload = () => {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [2 * width, 2 * height];
+      canvas.getContext("2d").drawImage(drawn, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob(done, "image/png");
+    };
+    drawn.onerror = failed;
+    drawn.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  });
   const saveImage = async (id, format) => {
-    const { data, layout } = drawing(id, 1000);
-    const choice = document.querySelector(`select[data-chart="${id}"]`);
-    const option = choice?.selectedOptions[0];
-    const told = [document.getElementById(`${id}-title`).textContent, option?.textContent].filter(Boolean).join(", ");
-    layout.title = { text: told.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("$", "&#36;"), x: 0.01, xanchor: "left", y: 0.99, yanchor: "top", font: { size: 17 } };
-    layout.margin = { ...layout.margin, t: layout.margin.t + 44 };
-    layout.height += 44;
-    layout.paper_bgcolor = tint("@paper");
-    const options = { format, width: layout.width, height: layout.height, scale: format === "png" ? 2 : 1 };
-    const url = await Plotly.toImage({ data, layout, config: CONFIG }, options);
-    const body = url.slice(url.indexOf(",") + 1);
-    if (format === "svg") save(`${id}.svg`, "image/svg+xml", decodeURIComponent(body));
-    else save(`${id}.png`, "image/png", Uint8Array.from(atob(body), (letter) => letter.charCodeAt(0)));
+    const option = document.querySelector(`select[data-chart="${id}"]`)?.selectedOptions[0];
+    const title = [document.getElementById(`${id}-title`).textContent, option?.textContent].filter(Boolean).join(", ");
+    const { data, layout } = figure(id);
+    const svg = Charts.draw({ data, layout: { ...layout, title: title.replaceAll("&", "&amp;") } }, 1000, look());
+    const text = new XMLSerializer().serializeToString(svg);
+    if (format === "svg") save(`${id}.svg`, "image/svg+xml", text);
+    else save(`${id}.png`, "image/png", await image(text, svg.getAttribute("width"), svg.getAttribute("height")));
   };
 
   const json = () => JSON.stringify(store.numbers.rows.map(
