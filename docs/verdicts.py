@@ -150,7 +150,7 @@ def filled(text: str) -> str:
     """A page with its tables as the results have them now."""
     made = {
         "verdicts": table,
-        "near": lambda paper: "\n".join(near(ROOT / "papers" / paper / "RESULTS.md")[2:]),
+        "near": lambda paper: "\n".join(near(ROOT / "papers" / paper / "RESULTS.md")[4:]),
         "rank": lambda _: rank(),
         "few": lambda _: few(),
         "quality": lambda _: quality(),
