@@ -161,7 +161,9 @@ def test_versions_agree() -> None:
         encoding="utf-8"
     )
     assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert "\n## [Unreleased]\n" in changes
+    assert f"\n## [{PROJECT['version']}] - " in changes
 
 
 def test_links_between_documents_lead_somewhere() -> None:

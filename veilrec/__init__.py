@@ -29,7 +29,7 @@ and the first line of each ``__init__`` says what for.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 HOMES = {  # where the public names live; imported when first asked for, so that `--help` is quick
     "Attack": "attack",
