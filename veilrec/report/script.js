@@ -7,7 +7,7 @@
     light: ["#f2f4f7", "#c3d9ee", "#7fb0db", "#3277b5", "#0b3a6b"],
     dark: ["#242a33", "#23466a", "#2f74ad", "#72b6ea", "#dcf1ff"],
   };
-  const PRINTED = 690; // pixels across a printed page
+  const PRINTED = 690, BESIDE = 418; // pixels across a printed page, and beside the tiles
   let printing = false;
 
   // Colours are names such as "@c0 0.4": a variable of the style sheet, and how opaque.
@@ -40,7 +40,7 @@
   const chosen = (id) => Number(document.querySelector(`select[data-chart="${id}"]`)?.value || 0);
   const figure = (id) => filled(store.charts[id][chosen(id)]);
   const draw = (place) => {
-    const width = printing ? PRINTED : place.clientWidth;
+    const width = printing ? (place.closest(".beside") ? BESIDE : PRINTED) : place.clientWidth;
     place.replaceChildren(Charts.draw(figure(place.dataset.draw), width, look()));
   };
   const drawAll = () => plots.forEach(draw);

@@ -119,7 +119,7 @@ def _history_line(family: Family, audit: str, arm: Arm, way: str, most: Measure)
     leaning, share = most.leaning(0.5), 100 * most.folded(0.5).value
     often = "nearly always" if share >= 99.5 else f"{share:.0f} times of 100"
     said = (
-        f"From one upload of a person, an item that they touched is told from one that they did not {often} "
+        f"From one upload of a person an item that they touched is told {often} from one that they did not "
         f"(chance: 50 of 100), {WAYS.get(way, way)}, by somebody who knows nothing about anybody."
     )
     if leaning == "none":
