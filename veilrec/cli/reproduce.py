@@ -104,7 +104,8 @@ def reproduce(
         )
     _keep_floors(loaded, cells)
     with writer_of(results) if results is not None else nullcontext():  # what is read then is written last
-        told = _told(loaded, chosen, names, FinishedRuns(place, seeds), extra=not no_extra)
+        runs = FinishedRuns(place, seeds)
+        told = _told(loaded, chosen, names, runs, extra=not no_extra, draws=results is not None)
         stale = _aged(cells)
         if results is not None:
             _write(loaded, told, results, (list(chosen), names, seeds, no_extra), stale)
@@ -204,9 +205,16 @@ def _keep_floors(paper: Paper, cells: Sequence[PaperCell]) -> None:
 
 
 def _told(
-    paper: Paper, chosen: dict[str, Table], names: list[str], finished: FinishedRuns, *, extra: bool
+    paper: Paper,
+    chosen: dict[str, Table],
+    names: list[str],
+    finished: FinishedRuns,
+    *,
+    extra: bool,
+    draws: bool,
 ) -> list[Told]:
     from veilrec.reproduction.claims import check
+    from veilrec.reproduction.drawn.clouds import drawing_of
     from veilrec.reproduction.results import Told
     from veilrec.reproduction.sheets import sheets_of
     from veilrec.reproduction.tables import page_of
@@ -219,7 +227,8 @@ def _told(
             page = page_of(paper, name, dataset, finished, extra=extra)
             here = [one for one in table.claims if not one.datasets or dataset in one.datasets]
             claims = [check(paper, table, claim, dataset, finished) for claim in here]
-            found.append(Told(page, sheets_of(paper, page), claims))
+            drawing = drawing_of(paper, page, finished.out) if draws else ""
+            found.append(Told(page, sheets_of(paper, page), claims, drawing))
     return found
 
 
@@ -246,6 +255,9 @@ def _write(paper: Paper, told: list[Told], path: Path, asked: tuple[Any, ...], s
     commands = [f"veilrec reproduce {paper.name} {shown} --dataset {d} {rest}" for d in datasets]
     with atomic(path) as sink:
         sink.write(markdown(paper, told, commands, stale).encode())
+    for one in (one for one in told if one.drawing):
+        with atomic(path.with_name(one.picture)) as sink:
+            sink.write(one.drawing.encode())
 
 
 def _show(

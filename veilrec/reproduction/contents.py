@@ -145,6 +145,7 @@ class Table:
         curves: What is shown round by round: metrics in validation, or attacks (`Threat.along`).
         facts: What else is shown of a run: ``users``, ``items``, ``ratings``, ``density``, or the ``seconds``
             that erasers took; of a table of facts alone, neither usefulness nor attacks are shown.
+        drawn: By dataset, the attribute by which users are coloured in a picture of their vectors.
         reported: Tables of ``reported.csv`` in which its numbers stand; by default its own.
         claims: What the paper says about it.
         notes: What a reader must know.
@@ -164,6 +165,7 @@ class Table:
     cost: bool = False
     curves: Sequence[str] = ()
     facts: Sequence[str] = ()
+    drawn: Mapping[str, str] = field(default_factory=dict)
     reported: Sequence[str] = ()
     claims: Sequence[Claim] = ()
     notes: Sequence[str] = ()

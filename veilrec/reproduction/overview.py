@@ -22,11 +22,22 @@ ALWAYS, SOMETIMES = ("yes", "no", "not told apart", UNRANKED), ("cannot be check
 
 @dataclass(frozen=True)
 class Told:
-    """A table on a dataset with all that is said about it."""
+    """A table on a dataset with all that is said about it.
+
+    Attributes:
+        page, sheets, claims: Its numbers, as rows of text, and what the paper says of them.
+        drawing: A picture of it, as SVG; "" for none.
+    """
 
     page: Page
     sheets: Sequence[Sheet]
     claims: Sequence[CheckedClaim]
+    drawing: str = ""
+
+    @property
+    def picture(self) -> str:
+        """The name of the file that the drawing belongs in."""
+        return f"{self.page.name}-{self.page.dataset}.svg"
 
 
 def outcome(claim: CheckedClaim) -> str:

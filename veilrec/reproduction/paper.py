@@ -168,6 +168,7 @@ def _named(paper: Paper) -> Iterator[tuple[str, Iterable[str], Collection[str]]]
     for key, table in paper.tables.items():
         yield f"tables.{key}.methods", table.rows, paper.methods
         yield f"tables.{key}.facts", table.facts, FACTS
+        yield f"tables.{key}.drawn", table.drawn, paper.datasets
         yield f"tables.{key}.scores", table.scores, [*SCORES, *COMPONENTS]
         for kind in ("datasets", "attributes", "audits", "attackers", "parts"):
             yield f"tables.{key}.{kind}", getattr(table, kind), getattr(paper, kind)

@@ -100,6 +100,8 @@ def _table(paper: Paper, told: Told) -> list[str]:
         lines += ["", gap]
     if not page.ran:
         return lines
+    if told.drawing:
+        lines += ["", f"![{heading(paper, page)}]({told.picture})"]
     for sheet in told.sheets:
         lines += ["", f"**{sheet.title}**", "", *grid(sheet), *(["", sheet.note] if sheet.note else [])]
     if told.claims:

@@ -65,6 +65,15 @@ PUBLISHED = {
     "lastfm-360k": Published(
         "https://zenodo.org/records/6090214", "Last.fm: no commercial use", called="lastfm-dataset-360K"
     ),
+    "lastfm-1k-plays": Published(
+        "http://ocelma.net/MusicRecommendationDataset/lastfm-1K.html",
+        "Last.fm: no commercial use",
+        called="lastfm-dataset-1K",
+    ),
+    "modcloth": Published(
+        "https://cseweb.ucsd.edu/~jmcauley/datasets.html, df_modcloth.csv",
+        "McAuley lab: research, with citation",
+    ),
     "renttherunway": Published(
         "https://cseweb.ucsd.edu/~jmcauley/datasets.html, as one table",
         "McAuley lab: research, with citation",
