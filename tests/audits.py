@@ -11,8 +11,8 @@ from veilrec.lab.anyone.outsider import Outsider
 from veilrec.lab.match_ids import Audience
 from veilrec.metrics.vector_audits import VectorAudit
 
-USERS = 240
-OUTSIDER = Outsider(repeats=2, learners=("logistic",))
+USERS = 200
+OUTSIDER = Outsider(repeats=1, learners=("logistic",))
 
 
 def audience(strength: float, first: int = 0, users: int = USERS) -> Audience:
@@ -36,4 +36,4 @@ def audience(strength: float, first: int = 0, users: int = USERS) -> Audience:
 def audit_of(strength: float, control: float | None = None) -> VectorAudit:
     """An audit of people whose vectors leak so much, and of a control whose vectors leak as much or less."""
     others = None if control is None else ("control.npy", audience(control, first=10_000))
-    return audited(OUTSIDER, audience(strength), ("v.npy", "users.csv"), others)
+    return audited(OUTSIDER, audience(strength), ("v.npy", "users.csv"), others, options=["--by-position"])

@@ -51,6 +51,7 @@ LAYERS = [  # each may import only from the rows above it; a room stands for its
     {"recipe"},
     {"node"},
     {"deploy", "report", "reproduction"},
+    {"report/audit/live"},
     {"__init__"},
     {"cli"},
     {"__main__"},

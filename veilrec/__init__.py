@@ -26,7 +26,10 @@ A folder with a plural name beside a contract is its catalogue, one entry a file
 and the first line of each ``__init__`` says what for.
 """
 
+import re
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.2.0"
@@ -46,17 +49,36 @@ HOMES = {  # where the public names live; imported when first asked for, so that
     "Protocol": "protocol",
     "Recipe": "recipe",
     "Recommender": "model",
+    "Result": "result",
+    "Threat": "lab.threat",
+    "audit": "report.audit.live",
     "chain": "defence",
     "synthetic": "datasets.synthetic",
 }
 __all__ = ["__version__", *HOMES]
 
 
+CATALOGUES = ("defences", "erasers", "models")  # whose entries are public names as well
+
+
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    home = HOMES.get(name) or ("" if name.startswith("_") else _entries().get(name))
+    if not home:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{home}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_entries()})
+
+
+@cache
+def _entries() -> dict[str, str]:
+    """Where each entry of the catalogues lives, as its file says: nothing is imported to find out."""
+    found: dict[str, str] = {}
+    for folder in CATALOGUES:
+        for path in (Path(__file__).parent / folder).glob("[!_]*.py"):
+            listed = re.search(r"^__all__ = \[([^\]]*)\]", path.read_text(encoding="utf-8"), re.MULTILINE)
+            names = re.findall(r'"([A-Z]\w+)"', listed[1]) if listed else []
+            found |= dict.fromkeys(names, f"{folder}.{path.stem}")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from typing import Protocol as Shape
@@ -15,7 +15,7 @@ from veilrec.base import toml
 from veilrec.base.defaults import own_defaults
 from veilrec.base.files import Digest
 from veilrec.base.keys import Keys
-from veilrec.base.limits.bounds import Bounds, Seed, Share, hold
+from veilrec.base.limits.bounds import Bounds, Seed, Share, hold, takes
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence, guarded
@@ -23,6 +23,7 @@ from veilrec.defences.none import Undefended
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.features import with_features
 from veilrec.engine.in_process import InProcess
+from veilrec.engine.refusals import refuse_kinds
 from veilrec.eraser import AttributeEraser, Eraser
 from veilrec.erasers.common.rounds import RoundEraser
 from veilrec.errors import BadInput, nearest
@@ -67,6 +68,7 @@ class Written(Shape):
         """The text that is stored with the run."""
 
 
+@takes("experiment")
 @dataclass(frozen=True)
 class Experiment:
     """Everything that decides a result.
@@ -105,6 +107,7 @@ class Experiment:
     erasers: Sequence[Eraser] = ()
 
     def __post_init__(self) -> None:
+        refuse_kinds({field.name: getattr(self, field.name) for field in fields(self)})
         hold(self, "experiment")
 
     @own_defaults()

@@ -15,7 +15,7 @@ from veilrec.base.keys import Keys, hash_text
 __all__ = ["Interactions", "Split"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Interactions:
     """A log of events, one column per field; ids run from 0 without gaps.
 
@@ -56,6 +56,13 @@ class Interactions:
     texts: Sequence[str] | None = None
     report: Sequence[str] = ()
     name: str = "log"
+
+    def __repr__(self) -> str:
+        """Counts and names of attributes; nobody's id, which a notebook would keep."""
+        known = [*self.attributes, *self.values]
+        about = f"; attributes: {', '.join(known)}" if known else ""
+        counts = f"{self.n_users:,} users, {self.n_items:,} items, {len(self.user):,} events"
+        return f"<Interactions {self.name}: {counts}{about}>"
 
     @classmethod
     def build(

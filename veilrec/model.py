@@ -74,7 +74,8 @@ class Recommender(nn.Module, ABC):
         """
         super().__init_subclass__(**rest)
         if "__init__" in vars(cls):
-            setattr(cls, "__init__", bounded("model")(cls.__init__))  # noqa: B010  # mypy
+            lacking = f"give the class, or functools.partial({cls.__name__}, dim=8): the data tell the rest"
+            setattr(cls, "__init__", bounded("model", lacking)(cls.__init__))  # noqa: B010  # mypy
         for batched, alone in (("cohort_loss", "loss"), ("cohort_scores", "scores")):
             changed = {alone, "scoring_user", "represent"} & vars(cls).keys()
             if changed and batched not in vars(cls):

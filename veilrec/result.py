@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Utility:
     users: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A result: everything that a report needs of a run.
 
@@ -79,6 +80,39 @@ class Result:
     curves: Mapping[str, Any] = field(default_factory=dict)
     utility_replicates: Mapping[str, Any] = field(default_factory=dict)
     erased: Sequence[Mapping[str, Any]] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """What was trained and what came of it, in a line."""
+        return f"<Result of {'; '.join(f'{name}: {value}' for name, value in self._told())}>"
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._told()
+        )
+        return f"<table><tbody>{rows}</tbody></table>"
+
+    def _told(self) -> list[tuple[str, str]]:
+        """What somebody wants to see of it at once."""
+        settings, select = self.settings, self.utility.select
+        names = [
+            str(entry.get("name")) for entry in settings.get("defence") or () if isinstance(entry, Mapping)
+        ]
+        useful = f"{self.utility.test[select]:.4f}, popularity {self.utility.floor[select]:.4f}"
+        told = [
+            ("model", f"{(settings.get('model') or {}).get('name')} on {self.data.get('name')}"),
+            ("defence", " + ".join(names) or "none"),
+            ("rounds", f"{self.selected} selected of {self.rounds}"),
+            (select, useful + (", not learned" if self.utility.collapsed else "")),
+        ]
+        for audit, found in self.privacy.items():
+            for name, entry in (found.get("attributes") or {}).items():
+                if verdict := entry.get("verdict"):
+                    score = str(verdict.get("score"))
+                    value = (verdict.get(score) or {}).get("value")
+                    shown = "leaks" if verdict.get("leaning") != "none" else "no leak shown"
+                    told.append((f"{name} ({audit})", f"{score} {value}, {shown}"))
+        return told
 
     def reads(self) -> str:
         """A sentence on what the model is told about a user beside the events; empty where it is nothing."""

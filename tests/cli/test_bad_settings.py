@@ -393,10 +393,10 @@ def test_a_recipe_that_cannot_be_read(
         (["rnu"], "No such command"),
         (["config", "show", "gone.toml"], "gone.toml: no such file; check the path"),
         (["list", "modles"], 'modles: no such catalogue; did you mean "models"?'),
-        (["evaluate", "full"], "not a finished run; "),
-        (["recommend", "full", "--user", "x"], "not a finished run; "),
+        (["evaluate", "full"], "not a finished run: "),
+        (["recommend", "full", "--user", "x"], "not a finished run: "),
         (["recommend", "full"], "Missing option"),
-        (["evaluate", "gone"], "not a finished run; "),
+        (["evaluate", "gone"], "not a finished run: "),
         (["demo", "--out", "full/note.txt"], "'full/note.txt' is a file"),
     ],
 )

@@ -164,7 +164,7 @@ def test_what_cannot_be_compared_gets_one_line(tmp_path: Path, capsys: pytest.Ca
         ([a, b], 2, f"{b}: another utility protocol than {a}: 99 candidates; not leave-one-out"),
         ([a, a], 2, f"{a}: named twice; name each run once"),
         ([a, tmp_path / "nothing"], 2, "nothing: no such folder; name a run directory"),
-        ([tmp_path / "unfinished"], 2, "result.json: no such file: not a finished run"),
+        ([tmp_path / "unfinished"], 2, "unfinished: not a finished run"),
         ([tmp_path / "old"], 2, "written as version 1; this veilrec reads version 3"),
         ([tmp_path / "torn"], 4, "torn/result.json: not what the run wrote; restore the file"),
         ([a, "--metric", "ndcg@11"], 2, f'--metric: {a} has no "ndcg@11"; did you mean "ndcg@10"?'),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 from tests.cli.commands import call
-from veilrec import __version__, cli
-from veilrec.errors import BadInput, ClientFailed, Corrupted, Interrupted
+from veilrec import __version__, cli, errors
+from veilrec.base import process
+from veilrec.errors import BadInput, ClientFailed, Corrupted, Interrupted, VeilrecError
 
 HEAVY = {"torch", "numpy", "pandas", "scipy", "sklearn", "safetensors"}
 LOADED = """
@@ -189,3 +191,41 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path, capsys: pytest.Ca
     assert resumed["rounds"] == whole["rounds"] == 60
     assert resumed["utility"] == whole["utility"]
     assert resumed["traffic"] == whole["traffic"]
+
+
+def test_a_name_that_is_near_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both parsers, one in the other, have the idea (B9)."""
+    for arguments, near in ((["rnu"], "run"), (["data", "imprt"], "import")):
+        answer = call(capsys, *arguments)
+        assert answer.code == 2
+        assert answer.err.count(f"Did you mean '{near}'?") == 1
+
+
+def test_a_folder_is_told_by_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not by that of a file that is not in it; what was begun is told from what is no run (B12)."""
+    monkeypatch.chdir(tmp_path)
+    assert call(capsys, "report", ".").err == (
+        "veilrec: error: .: not a finished run: there is no result in it; name a run directory\n"
+    )
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "recipe.toml").touch()
+    assert call(capsys, "report", "begun").err == (
+        "veilrec: error: begun: not a finished run: it was begun; finish it with `veilrec run --resume`\n"
+    )
+
+
+def test_every_exit_code_of_the_guide_can_come() -> None:
+    """Each error that has a code of its own is raised somewhere (B8)."""
+    root = Path(__file__).parents[2]
+    guide = (root / "docs" / "guide.md").read_text(encoding="utf-8")
+    table = guide[guide.index("## Exit codes") :].split("\n\n")[1]
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    source = "".join(path.read_text(encoding="utf-8") for path in (root / "veilrec").rglob("*.py"))
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, VeilrecError)
+    ]
+    raised = {kind.code for kind in kinds if re.search(rf"(raise|return|say\() ?{kind.__name__}\(", source)}
+    assert codes == {0, VeilrecError.code, process.PIPE_CLOSED, *(kind.code for kind in kinds)}
+    assert raised >= codes - {0, VeilrecError.code, process.PIPE_CLOSED}

@@ -87,3 +87,20 @@ def test_a_terminal_gets_a_line_that_changes(clock: Clock, monkeypatch: pytest.M
         "1 of 2: server (2/4)",
         "2 of 2: test (0/1)",
     ]
+
+
+def test_eighty_columns_hold_all_that_is_said(clock: Clock) -> None:
+    """On a terminal the line goes on below, and no time is cut off (B10)."""
+    written = io.StringIO()
+    screen = Console(file=written, force_terminal=True, width=80)
+    with screen.status("") as status:
+        told = progress.Sentences(
+            "ndcg@10", "3 of 12: defence=laplace,scale=0.01,model.dim=64,seed=2", status
+        )
+        for done in (276, 277):
+            clock.now += 7
+            told("rounds", done, 4000, {"loss": 0.0693, "ndcg@10": 0.1591})
+        shown = screen.render_lines(status.renderable)
+    lines = ["".join(segment.text for segment in line) for line in shown]
+    assert all(len(line) <= 80 for line in lines)
+    assert " ".join(" ".join(lines).split()).endswith("ndcg@10 0.1591, about 434 min 21 s left")

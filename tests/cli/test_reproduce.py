@@ -21,7 +21,7 @@ from tests.together import together
 from veilrec.base.locks import locked
 from veilrec.base.plain import grab
 from veilrec.cli import reproduce
-from veilrec.errors import BadInput, InUse
+from veilrec.errors import BadInput, Interrupted, InUse
 from veilrec.recipe import Recipe
 from veilrec.reproduction.cells import PaperCell, other_settings
 from veilrec.reproduction.popularity import floor_of
@@ -495,3 +495,15 @@ def test_two_processes_do_not_run_one_cell(tmp_path: Path) -> None:
         failures = run_apart([cell], 1, lambda cell: ["list"], lambda text: None, patience=0.0)
     assert [(one.code, one.said) for one in failures] == [(2, "another process runs it")]
     assert log.read_text(encoding="utf-8") == "at work"
+
+
+def test_a_stop_says_how_it_goes_on(tmp_path: Path) -> None:
+    """By the same command: `veilrec reproduce` has no --resume (B6)."""
+
+    def stopped(cell: PaperCell) -> None:
+        raise Interrupted("stopped after round 187; continue with --resume")
+
+    cell = PaperCell("d", "d", "m", 0, tmp_path / "x.toml", (), tmp_path / "0")
+    said = "d/m/seed=0: stopped after round 187; the same command goes on where it was$"
+    with pytest.raises(Interrupted, match=said):
+        run_here([cell], stopped, print)

@@ -345,6 +345,40 @@ def test_a_sweep_that_must_fail_writes_nothing(
     assert tree(place) == before
 
 
+def test_a_later_cell_is_checked_before_the_first_is_trained(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And told by its name; once it is mended the same folder serves (B1, B2)."""
+    sends = '\n[protocol]\nsends = "gradients"\nserver = "sgd"\n'
+    sweep = '\n[sweep]\ndefence = [[{name = "none"}], [{name = "apm"}]]\n'
+    (place / "s.toml").write_text(RECIPE + sends + sweep)
+    answer = call(capsys, "run", "s.toml", "--out", "cmp", "-q")
+    assert answer.code == 2
+    assert (
+        'defence.what: "weights", but devices send gradients (cell defence=apm,seed=4); set it to'
+        in answer.err
+    )
+    assert not (place / "cmp").exists()
+    (place / "s.toml").write_text(RECIPE + sends + sweep.replace('"apm"', '"apm", what = "gradients"'))
+    assert call(capsys, "run", "s.toml", "--out", "cmp", "-q").code == 0
+
+
+def test_finished_cells_stay_when_a_sweep_has_others(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def sweep(*rounds: int) -> tuple[int, str]:
+        (place / "s.toml").write_text(f"{RECIPE}\n[sweep]\n'plan.rounds' = {list(rounds)}\n")
+        answer = call(capsys, "run", "s.toml", "--out", "cmp", "-q", "--resume")
+        return answer.code, answer.err
+
+    assert sweep(1, 2)[0] == 0
+    before = (place / "cmp" / "plan.rounds=1,seed=4" / "result.json").read_bytes()
+    assert sweep(1, 2, 3)[0] == 0
+    assert (place / "cmp" / "plan.rounds=1,seed=4" / "result.json").read_bytes() == before
+    assert len(json.loads((place / "cmp" / "index.json").read_text())["cells"]) == 3
+    code, said = sweep(1, 3)
+    assert code == 2
+    assert "cmp: holds other cells, such as plan.rounds=2,seed=4; resume with the recipe" in said
+
+
 def test_a_run_made_in_python_is_a_run_like_any_other(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def test_amounts_have_a_control_as_well() -> None:
     assert found["difference"]["low"] > 0.2
 
 
+@pytest.mark.slow
 def test_the_control_changes_nothing_about_the_others() -> None:
     def without(audit: VectorAudit) -> dict[str, object]:
         entries = audit.audit["attributes"].items()
@@ -40,6 +41,7 @@ def test_the_control_changes_nothing_about_the_others() -> None:
     assert without(audit_of(3.0, 0.0)) == without(audit_of(3.0))
 
 
+@pytest.mark.slow
 def test_classes_go_by_their_names() -> None:
     """A control whose classes are numbered in another order, and one of which the others have none."""
     main, control = audience(3.0), audience(3.0, first=10_000)
@@ -57,7 +59,7 @@ def test_classes_go_by_their_names() -> None:
 def test_nobody_is_on_both_sides() -> None:
     found = audit_of(3.0).audit["attributes"]
     with pytest.raises(BadInput, match="--control: 40 users are among those attacked as well"):
-        on_control(OUTSIDER, audience(3.0), audience(3.0, first=200), found)
+        on_control(OUTSIDER, audience(3.0), audience(3.0, first=160), found)
     narrow = audience(3.0, first=10_000)
     with pytest.raises(BadInput, match="--control: vectors of 3 numbers, where those attacked have 4"):
         on_control(OUTSIDER, audience(3.0), replace(narrow, vectors=narrow.vectors[:, :3]), found)

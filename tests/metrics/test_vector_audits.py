@@ -104,6 +104,7 @@ def test_before_and_after_are_compared_on_the_same_people() -> None:
     assert turned["sex"].difference.value == -changes["sex"].difference.value
 
 
+@pytest.mark.slow
 def test_pairs_are_surer_than_two_intervals() -> None:
     """Whoever is easy in one is easy in the other: resamples are of the same people, whatever the vectors."""
     change = next(one for one in paired(audit_of(1.5), audit_of(1.4)).changes if one.attribute == "sex")
@@ -116,10 +117,11 @@ def test_an_audit_beside_itself_shows_nothing() -> None:
     assert all(one.difference.value == 0 and not one.shown for one in found.changes)
 
 
+@pytest.mark.slow
 def test_only_what_is_alike_is_compared() -> None:
     def other(**changed: Any) -> VectorAudit:
         return audited(
-            type(OUTSIDER)(**{"repeats": 2, "learners": ("logistic",), **changed}),
+            type(OUTSIDER)(**{"repeats": 1, "learners": ("logistic",), **changed}),
             audience(0.0),
             ("w.npy", "users.csv"),
         )

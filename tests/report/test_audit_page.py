@@ -7,11 +7,13 @@ from typing import Any
 
 from tests.audits import OUTSIDER, USERS, audience, audit_of
 from tests.report.hostile import PAYLOADS
+from tests.report.results import result
 from veilrec.lab.anyone.audited import audited
 from veilrec.lab.match_ids import Audience
 from veilrec.metrics.vector_audits import VectorAudit
-from veilrec.report import render_audit
-from veilrec.report.audit_words import advice, conclusion
+from veilrec.report import render, render_audit
+from veilrec.report.audit.advice import advice
+from veilrec.report.audit.words import conclusion
 
 
 def words(page: str) -> str:
@@ -23,8 +25,8 @@ def test_the_conclusion_comes_first_and_in_two_sentences() -> None:
     said = conclusion(found)
     assert len(said) == 2
     assert said[0] in {
-        "sex and age can be read from these vectors; coin was not found.",
-        "age and sex can be read from these vectors; coin was not found.",
+        "These vectors give away sex and age; coin was not found.",
+        "These vectors give away age and sex; coin was not found.",
     }
     assert said[1].startswith("The worst is ")
     assert "severity high" in said[1]
@@ -47,14 +49,17 @@ def test_what_is_not_found_is_no_proof() -> None:
     assert "no proof" in said[1]
     told = [one.command for one in advice(audit_of(0.0)) if one.command]
     assert told == [
-        "veilrec audit v.npy --attributes users.csv --fail-above 0.6",
-        "veilrec audit v.npy --attributes users.csv --known 0.5",
+        "veilrec audit v.npy --attributes users.csv --by-position --fail-above 0.6",
+        "veilrec audit v.npy --attributes users.csv --by-position --known 0.5",
     ]
 
 
 def test_advice_is_by_command() -> None:
     commands = [one.command for one in advice(audit_of(3.0))]
-    assert "veilrec unlearn v.npy --attributes users.csv --attribute sex -o v-forgot.npy" in commands
+    assert (
+        "veilrec unlearn v.npy --attributes users.csv --by-position --attribute sex -o v-forgot.npy"
+        in commands
+    )
     assert "veilrec compare before.json after.json" in commands
     assert any("--control CONTROL" in command for command in commands)
     with_control = [one.command for one in advice(audit_of(3.0, 3.0))]
@@ -107,3 +112,8 @@ def test_hostile_words_stay_words() -> None:
         assert page.count("<!--") == 0
         assert not re.search(r"<(img|iframe|base|form|math|input|video|a href=.java)", page)
         assert page.count("<svg") == page.count('<svg class="scale') > 0
+
+
+def test_nobody_who_does_not_exist_is_warned_of() -> None:
+    """The demo's people are made up: no page of runs speaks of personal data (B11)."""
+    assert "personal data" not in render([("synthetic", result("laplace", 0))])

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import torch
 
-from veilrec.base.limits.bounds import Bounds, Many, Rounds, RoundsOrNone, hold
+from veilrec.base.limits.bounds import Bounds, Many, Rounds, RoundsOrNone, hold, takes
 from veilrec.base.steps import Rates, Stepper
 from veilrec.errors import BadInput
 
@@ -16,6 +16,7 @@ __all__ = ["Forwards", "Plan"]
 Forwards = Annotated[int, Bounds(2, 1_000_000_000)] | Literal["each", "all"]
 
 
+@takes("plan")
 @dataclass(frozen=True)
 class Plan:
     """The amount of work in a run, and the sizes in which it is done.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from veilrec.errors import BadInput, Interrupted
 
 __all__ = ["app", "main"]
 
+TWICE = re.compile(r"( Did you mean [^?]+\?)\1+")  # both parsers below each other have the same idea
 USAGE: Any = typer.BadParameter.__mro__[2]  # the base of all that the parser of arguments complains about
 
 app = typer.Typer(
@@ -73,7 +75,8 @@ def _invoke(arguments: Sequence[str] | None) -> int:
     except USAGE as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "veilrec"
-        return process.say(f"{error.format_message().rstrip('.')}; see `{path} --help`", BadInput.code)
+        said = TWICE.sub(r"\1", error.format_message()).rstrip(".")
+        return process.say(f"{said}; see `{path} --help`", BadInput.code)
     except SystemExit:  # how the parser leaves when nobody reads the output any more
         return process.PIPE_CLOSED
     except typer.Abort as error:

@@ -111,7 +111,7 @@ def audit(
     from veilrec.lab.anyone.files import VectorFiles
     from veilrec.runs.integrity.changes import vouched_for
 
-    outsider = _outsider(known, seeds, seed, classifier or ())
+    outsider = _outsider(known, seeds, seed, classifier)
     _check_outputs(out, html, title, fail_above, (vectors, attributes, ids, control, control_attributes))
     vectors, attributes = vouched_for(vectors), vouched_for(attributes)
     written = FileFormat(sep, header, encoding, escape, _split(columns))
@@ -127,7 +127,7 @@ def audit(
         def tell(name: str, done: int, total: int) -> None:
             progress(f"attack on {name}", done, total, None)
 
-        found = audited(outsider, audience, (vectors.name, attributes.name), beside, tell)
+        found = audited(outsider, audience, (vectors.name, attributes.name), beside, tell, files.options)
         if controls:
             found.values["audit"]["controls"] = _controls(outsider, progress)
         _write(found, out, html, title)
@@ -139,12 +139,12 @@ def _split(names: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",")) if names else ()
 
 
-def _outsider(known: float, seeds: int, seed: int, names: Sequence[str]) -> Outsider:
+def _outsider(known: float, seeds: int, seed: int, names: Names) -> Outsider:
     from veilrec.lab.anyone.outsider import Outsider
 
     if not 0 < known < 1:
         raise BadInput("--known", f"{known} is no share", "give a number between 0 and 1")
-    return Outsider(known, seeds, names, seed)
+    return Outsider(known, seeds, names or (), seed)
 
 
 def _check_outputs(

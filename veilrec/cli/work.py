@@ -16,6 +16,7 @@ import torch
 from veilrec.base.limits.heap import return_freed
 from veilrec.cli.arguments import launched
 from veilrec.cli.show.progress import showing
+from veilrec.errors import BadInput
 from veilrec.experiment import Experiment
 from veilrec.interactions import Interactions
 from veilrec.recipe import Recipe
@@ -155,9 +156,14 @@ class ExperimentMaker:
         return recipe.experiment(self._held[1], device=self.device)
 
     def check(self, chosen: list[Cell[Recipe]]) -> None:
-        """Refuse, before anything is written, cells whose parts do not go together, or that cannot fit."""
+        """Refuse, before anything is written, cells whose parts do not go together, or that cannot fit.
+
+        Raises:
+            BadInput: With the cell, where there are several.
+        """
+        several = len(list(self.different(chosen))) > 1
         for cell in self.different(chosen):
-            with cell.recipe.blaming():
+            with _naming(cell.name if several else ""), cell.recipe.blaming():
                 self.experiment(cell.recipe).checked().fleet.check_candidates()
 
     def different(self, chosen: list[Cell[Recipe]]) -> Iterator[Cell[Recipe]]:
@@ -168,6 +174,19 @@ class ExperimentMaker:
             if key not in seen:
                 seen.add(key)
                 yield cell
+
+
+@contextmanager
+def _naming(cell: str) -> Iterator[None]:
+    """Say of an error in which cell it is, before the way out."""
+    try:
+        yield
+    except BadInput as error:
+        if not cell:
+            raise
+        where, _, said = str(error).partition(": ")
+        what, _, fix = said.partition("; ")
+        raise BadInput(where, f"{what} (cell {cell})", fix) from error
 
 
 def nobody() -> Interactions:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.keys import Keys, below
-from veilrec.base.limits.bounds import Bounds, hold
+from veilrec.base.limits.bounds import Bounds, hold, takes
 from veilrec.base.rows import starts, within
 from veilrec.clients import Clients
 from veilrec.engine.workers import Workers
@@ -24,6 +24,7 @@ BLOCK = 64  # users scored at a time: memory only, never results
 Score = Callable[[Tensor, Tensor | None], Tensor]  # clients [c] and items [c, seats, n] → [c, seats, n]
 
 
+@takes("evaluation")
 @dataclass(frozen=True)
 class Evaluation:
     """The protocol of a utility table; two tables with different ones must not be merged.

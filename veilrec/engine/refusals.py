@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
+from veilrec.attack import Attack
+from veilrec.base.limits.bounds import fitted
 from veilrec.base.params import Scope
 from veilrec.base.plan import Plan
 from veilrec.clients import Clients
 from veilrec.defence import Defence
 from veilrec.engine.devices import private_rows
 from veilrec.engine.evaluation import Evaluation
+from veilrec.eraser import Eraser
 from veilrec.errors import BadInput, nearest
+from veilrec.interactions import Interactions
+from veilrec.lab.threat import Threat
 from veilrec.model import Recommender, overrides
 from veilrec.protocol import Protocol
+from veilrec.wire.transcript import Record
 
-__all__ = ["refuse"]
+__all__ = ["refuse", "refuse_kinds"]
+
+FRAME = "write it as CSV, and read that with veilrec.datasets.delimited.csv(path, user=..., item=...)"
+NAMED = "give veilrec.synthetic(), or what veilrec.datasets.ml_100k.ml_100k(path) and its like return"
+MADE = "give the class, or functools.partial({}, dim=8): the data tell the rest"
+KINDS: Mapping[str, tuple[type, str, str]] = {  # what each part of an experiment is, and how one gets it
+    "data": (Interactions, "a log", NAMED),
+    "protocol": (Protocol, "a protocol", "give veilrec.FedAvg(...)"),
+    "defence": (Defence, "a defence", "give one, as veilrec.Laplace(scale=0.1); several by veilrec.chain"),
+    "plan": (Plan, "a plan", "give veilrec.Plan(rounds=100)"),
+    "evaluation": (Evaluation, "an evaluation", "give veilrec.Evaluation(...)"),
+    "attacks": (Mapping, "attacks by name", 'give {"mine": veilrec.attacks.attribute.AttributeInference()}'),
+    "record": (Record, "a record", "give veilrec.wire.transcript.Record(last=1)"),
+}
+EACH = {"attacks": (Attack, "an attack"), "erasers": (Eraser, "an eraser")}
 
 
 def refuse(
@@ -33,6 +56,49 @@ def refuse(
     _check_looks(defence, plan, judge)
     _check_data(clients, plan)
     defence.declares(model, protocol)  # complains by itself of what the protocol does not send
+
+
+def refuse_kinds(parts: Mapping[str, Any]) -> None:
+    """Complain of the first part of an experiment that is something else, by name, with the way out.
+
+    Raises:
+        BadInput: Where there is one.
+    """
+    for name, (kind, noun, fix) in KINDS.items():
+        if not isinstance(parts[name], kind):
+            framed = name == "data" and hasattr(parts[name], "columns")
+            raise _other(name, parts[name], noun, FRAME if framed else fix)
+    if (threat := parts["threat"]) is not None and not isinstance(threat, Threat):
+        raise _other("threat", threat, "a threat", "give veilrec.Threat(known=0.2)")
+    for name, (kind, noun) in EACH.items():
+        given = parts[name].values() if isinstance(parts[name], Mapping) else parts[name]
+        for one in [given] if isinstance(given, str) else given:
+            if not isinstance(one, kind):
+                raise _other(name, one, noun, f"`veilrec list {name}` names them; give what they make")
+    _refuse_model(parts["model"])
+
+
+def _other(name: str, value: Any, noun: str, fix: str) -> BadInput:
+    return BadInput(f"experiment.{name}", f"{_called(value)} where {noun} should be", fix)
+
+
+def _refuse_model(model: Any) -> None:
+    """Complain of a model that is made already, of what makes none, and of arguments that it has not."""
+    if isinstance(model, Recommender):
+        name = type(model).__name__
+        raise BadInput("experiment.model", f"a {name} that is made already", MADE.format(name))
+    if not callable(model):
+        raise _other("model", model, "what makes a model", MADE.format("veilrec.FedMF"))
+    if isinstance(model, partial):
+        signature = inspect.signature(model.func)
+        fitted("experiment.model", model.func, signature, model.args, model.keywords, some=True)
+
+
+def _called(value: Any) -> str:
+    """What somebody gave, as a line has room for it."""
+    if isinstance(value, str):
+        return f'the name "{value[:60]}"'
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _check_parts(model: Recommender, protocol: Protocol, plan: Plan) -> None:

@@ -17,7 +17,7 @@ from veilrec.errors import BadInput
 from veilrec.lab.columns import GUESSED, opened
 from veilrec.lab.ids import NPY, begin_of, unique_ids
 
-__all__ = ["MOST", "Described", "read_attributes"]
+__all__ = ["MOST", "Described", "described", "read_attributes"]
 
 MOST = 50  # classes of one attribute
 MANY = 20  # different numbers, beyond which they are more likely amounts than classes
@@ -66,8 +66,20 @@ def read_attributes(
     Raises:
         BadInput: With the line, where a value or an id is impossible.
     """
+    table, name = _table(path, ids, [*attributes, *continuous, *(borders or {})], written)
+    return described(table, name, attributes=attributes, continuous=continuous, borders=borders)
+
+
+def described(
+    table: TextTable,
+    name: str,
+    *,
+    attributes: Sequence[str] = (),
+    continuous: Sequence[str] = (),
+    borders: Mapping[str, Sequence[float]] | None = None,
+) -> Described:
+    """The users of a table, by its column of ids."""
     cuts = borders or {}
-    table, name = _table(path, ids, [*attributes, *continuous, *cuts], written)
     where, layout = table.source.where, table.layout
     wanted, numbers, groups = (
         [column(where, layout, told) for told in names] for names in (attributes, continuous, cuts)

@@ -17,7 +17,7 @@ from veilrec.datasets.reading.table import TextTable
 from veilrec.datasets.reading.text import clean
 from veilrec.errors import BadInput
 
-__all__ = ["NPY", "begin_of", "open_array", "open_member", "read_ids", "unique_ids"]
+__all__ = ["NPY", "begin_of", "open_array", "open_member", "read_ids", "unique_ids", "unique_names"]
 
 NPY = b"\x93NUMPY"
 DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
@@ -33,14 +33,19 @@ def read_ids(path: Path) -> list[str]:
         ids = [str(name) for name in found.tolist()]
     else:
         ids = clean(read(path)).data.decode().rstrip("\n").split("\n")
+    return unique_names(path, ids)
+
+
+def unique_names(where: str | Path, ids: list[str]) -> list[str]:
+    """The same ids, none of which is empty, stands there twice, or is a rounded number."""
     seen: dict[str, int] = {}
     for line, name in enumerate(ids, 1):
         if not name or name != name.strip():
-            raise BadInput(path, f'"{name[:60]}": empty, or blanks around an id', "correct it", line=line)
+            raise BadInput(where, f'"{name[:60]}": empty, or blanks around an id', "correct it", line=line)
         if name in seen:
-            raise BadInput(path, f'"{name}" is in line {seen[name]} as well', "keep one a user", line=line)
+            raise BadInput(where, f'"{name}" is in line {seen[name]} as well', "keep one a user", line=line)
         seen[name] = line
-    _refuse_decimals(str(path), ids)
+    _refuse_decimals(str(where), ids)
     return ids
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from veilrec.attack import GRANTS
 from veilrec.base.keys import Keys
-from veilrec.base.limits.bounds import Bounds, hold
+from veilrec.base.limits.bounds import Bounds, hold, takes
 from veilrec.errors import BadInput, nearest
 
 __all__ = ["CONSENTING", "OTHERS", "Known", "Threat", "known_from"]
@@ -21,6 +21,7 @@ CONSENTING: Literal["consenting"] = "consenting"
 OTHERS: Literal["others"] = "others"
 
 
+@takes("threat")
 @dataclass(frozen=True)
 class Threat:
     """A threat model: attributes wanted, labels known, what is granted, and how attackers are judged.

@@ -18,7 +18,7 @@ from veilrec.errors import BadInput, Corrupted, nearest
 from veilrec.lab.columns import opened
 from veilrec.lab.ids import NPY, begin_of, open_array, open_member, unique_ids
 
-__all__ = ["Vectors", "read_vectors"]
+__all__ = ["Vectors", "finite", "read_vectors"]
 
 WHOLE = {torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64}
 LARGEST = 1 << 31  # values of one file: 8 GB as float32
@@ -65,7 +65,7 @@ def read_vectors(path: Path, *, ids: str | None = None, tensor: str | None = Non
     if ids is not None and (safe or zipped or begin.startswith(NPY)):
         raise BadInput(path, "has no column of ids", "leave the option out; give the ids with --ids FILE")
     if begin.startswith(NPY):
-        found = Vectors(str(path), _finite(str(path), open_array(path)), None)
+        found = Vectors(str(path), finite(str(path), open_array(path)), None)
     elif safe:
         found = _from_tensors(path, tensor)
     elif zipped:
@@ -76,7 +76,7 @@ def read_vectors(path: Path, *, ids: str | None = None, tensor: str | None = Non
     return found
 
 
-def _finite(where: str, found: NDArray[np.generic]) -> NDArray[np.float32]:
+def finite(where: str, found: NDArray[np.generic]) -> NDArray[np.float32]:
     """A matrix in float32, block by block."""
     if found.dtype.kind not in "fiu":
         raise BadInput(where, f"holds {found.dtype}, not numbers", "save it as float32")
@@ -111,7 +111,7 @@ def _from_columns(path: Path, begin: bytes, told: str | None) -> Vectors:
         raise BadInput(source.where, "no column beside the ids", "give the vectors as well")
     table = read_table(source, layout, {name: "token", **dict.fromkeys(columns, "number")})
     matrix = np.column_stack([table.numbers[column] for column in columns])
-    return Vectors(source.where, _finite(source.where, matrix), unique_ids(table, name), columns)
+    return Vectors(source.where, finite(source.where, matrix), unique_ids(table, name), columns)
 
 
 def _from_tensors(path: Path, told: str | None) -> Vectors:
@@ -124,7 +124,7 @@ def _from_tensors(path: Path, told: str | None) -> Vectors:
         raise BadInput(path, "not a safetensors file, or a damaged one", "write it again") from error
     if not (chosen.is_floating_point() or chosen.dtype in WHOLE):
         raise BadInput(path, f"holds {chosen.dtype}, not numbers", "save it as float32")
-    return Vectors(str(path), _finite(str(path), chosen.float().numpy()), None, tensor=name)
+    return Vectors(str(path), finite(str(path), chosen.float().numpy()), None, tensor=name)
 
 
 def _from_arrays(path: Path, told: str | None) -> Vectors:
@@ -132,7 +132,7 @@ def _from_arrays(path: Path, told: str | None) -> Vectors:
     names = [name.removesuffix(".npy") for name in Archive(path).names if name.endswith(".npy")]
     name = _chosen(path, names, names, told)
     where = f"{path}/{name}"
-    return Vectors(where, _finite(where, open_member(path, name)), None, tensor=name)
+    return Vectors(where, finite(where, open_member(path, name)), None, tensor=name)
 
 
 def _chosen(path: Path, names: Sequence[str], matrices: Sequence[str], told: str | None) -> str:

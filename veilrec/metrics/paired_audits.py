@@ -91,6 +91,8 @@ def paired(before: VectorAudit, after: VectorAudit) -> PairedAudits:
     _refuse_unlike(before, after)
     there = {one.attribute: one for one in after.findings}
     pairs = [(one, there[one.attribute]) for one in before.findings if one.attribute in there]
+    if not pairs:
+        raise BadInput(f"{before.name} and {after.name}", "no attribute is in both", "audit the same ones")
     sides = [(_side(one), _side(other)) for one, other in pairs]
     chances = [surprise(second, first) for first, second in sides]
     few = any(one.leak.measure.replicates.size < resamples_for(len(pairs)) for one, _ in pairs)

@@ -99,7 +99,7 @@ SAVED = table(
             {"attributes": table(rest=ATTRIBUTE), "people": text(64), "threat": THREAT}, rest=anything
         ),
     },
-    may={"control": table({"file": TEXT, "users": COUNT})},
+    may={"control": table({"file": TEXT, "users": COUNT}), "options": listed(TEXT)},
 )
 
 

@@ -103,6 +103,13 @@ def _check(names: Sequence[str], out: Path, resume: bool) -> None:
             raise BadInput("cells", f"{name!r} is no name for a folder", "use letters, digits, and . = , + -")
     if not names or len(set(names)) < len(names):
         raise BadInput("cells", "none, or the same name twice", "give each cell a name of its own")
+    _check_folder(names, out, resume)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def _check_folder(names: Sequence[str], out: Path, resume: bool) -> None:
+    """Refuse a folder of something else, or one with a cell that was begun and is not asked for any more."""
     if out.exists() and not out.is_dir():
         raise BadInput(out, "not a folder", "choose another one with --out")
     ours = (UNFINISHED, writers_lock(out / INDEX).name)
@@ -111,10 +118,10 @@ def _check(names: Sequence[str], out: Path, resume: bool) -> None:
         raise BadInput(out, "not empty", "continue it with --resume, or choose another folder with --out")
     if there and INDEX not in there:
         raise BadInput(out, "not a folder of cells", "name one, or an empty folder")
-    if there and _listed(out / INDEX) != list(names):
-        raise BadInput(out, "holds other cells", "resume with the recipe that they were made with")
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+    others = [name for name in _listed(out / INDEX) if name not in names] if there else []
+    if begun := [name for name in others if _is_there(out / name)]:
+        fix = "resume with the recipe that they were made with, or choose another folder with --out"
+        raise BadInput(out, f"holds other cells, such as {begun[0]}", fix)
 
 
 def _listed(index: Path) -> list[str]:

@@ -37,6 +37,6 @@ def render(
 
 def render_audit(audit: VectorAudit, *, title: str = "") -> str:
     """A page of an audit of vectors, which opens offline, runs nothing and asks nobody for anything."""
-    from veilrec.report.audit_page import audit_page
+    from veilrec.report.audit.page import audit_page
 
     return audit_page(audit, title)

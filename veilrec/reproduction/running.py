@@ -7,6 +7,7 @@ runs at the moment comes last, and is waited for: then it is there.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ POLL = 0.2  # seconds between two looks at the processes
 SILENT = 30.0  # seconds after which it is told how far they are
 LONGEST = 12 * 3600.0  # seconds that one cell may take
 GRACE = 60.0  # seconds that stopped processes have for a last checkpoint
+GOES_ON = "the same command goes on where it was"
+AGAIN = re.compile("continue with --resume$")
 TAIL = 12  # lines that are told of a process that failed
 LONG = 1 << 16  # bytes of its log that they are looked for in
 
@@ -83,8 +86,8 @@ def run_here(
                 run(cell)
             if after is not None:
                 after(cell)
-        except Interrupted:
-            raise
+        except Interrupted as error:  # the run says how it would be resumed by itself
+            raise Interrupted(f"{cell.name}: {AGAIN.sub(GOES_ON, str(error))}") from error
         except InUse as error:  # somebody was faster
             if time.monotonic() < until:
                 left.append(cell)
@@ -155,7 +158,7 @@ def run_apart(
                     if after is not None:
                         after(cell)
         if stop.asked:
-            raise Interrupted("interrupted; the same command goes on where it was")
+            raise Interrupted(f"interrupted; {GOES_ON}")
     return failures
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from veilrec.base.limits.bounds import RoundsOrNone, hold
+from veilrec.base.limits.bounds import RoundsOrNone, hold, takes
 from veilrec.base.params import Rows, part_of
 from veilrec.base.rows import padded, within
 from veilrec.base.tensors import Reader
@@ -26,6 +26,7 @@ PROBE = 0  # the round under which the probe is kept; training counts from 1
 RESERVED = {"cohort", "sent", "each", "posts"}  # what else lies beside the parts of an upload
 
 
+@takes("record")
 @dataclass(frozen=True)
 class Record:
     """A choice of what is written down of the exchanges between devices and server.

@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, nearest
 
 __all__ = [
     "LONGEST",
@@ -43,15 +43,18 @@ __all__ = [
     "bounds_of",
     "check",
     "check_length",
+    "fitted",
     "hints_of",
     "hold",
     "kind_of",
     "short",
+    "takes",
 ]
 
 LONGEST = 1_000  # entries of one list or table among the settings
 DIGITS, FULL = 24, 10**6  # of a whole number that an error shows; below which a float is shown in full
 Made = TypeVar("Made", bound=Callable[..., Any])
+Kind = TypeVar("Kind", bound=type)
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,10 @@ def check(where: str, value: Any, annotation: Any) -> None:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for member in inner:
-            check(where, value, member)  # those for other kinds of values say nothing
+            if not (isinstance(value, str) and kind_of(member) in (int, float)):
+                check(where, value, member)  # those for other kinds of values say nothing
+    elif kind in (int, float) and isinstance(value, str):
+        raise BadInput(where, f'"{value}" is text', "give a number, without quotes")
     elif isinstance(value, Real) and not isinstance(value, bool):
         bounds = bounds_of(annotation)
         if bounds is not None and (kind is float or isinstance(value, Integral)):
@@ -142,8 +148,11 @@ def hold(made: Any, section: str) -> None:
         check(f"{section}.{field.name}", getattr(made, field.name), hints[field.name])
 
 
-def bounded(section: str) -> Callable[[Made], Made]:
-    """A function or a constructor that refuses arguments out of their bounds."""
+def bounded(section: str, lacking: str = "") -> Callable[[Made], Made]:
+    """A function or a constructor that refuses arguments that it has not, or out of their bounds.
+
+    What to do where one is `lacking` may be told.
+    """
 
     def wrap(function: Made) -> Made:
         signature = inspect.signature(function)
@@ -151,7 +160,7 @@ def bounded(section: str) -> Callable[[Made], Made]:
         @functools.wraps(function)
         def call(*given: Any, **named: Any) -> Any:
             hints = hints_of(function)
-            for name, value in signature.bind(*given, **named).arguments.items():
+            for name, value in fitted(section, function, signature, given, named, lacking).items():
                 if name in hints:
                     check(f"{section}.{name}", value, hints[name])
             return function(*given, **named)
@@ -159,6 +168,50 @@ def bounded(section: str) -> Callable[[Made], Made]:
         return call  # type: ignore[return-value]
 
     return wrap
+
+
+def takes(section: str) -> Callable[[Kind], Kind]:
+    """A dataclass whose constructor refuses arguments that it has not, in one line."""
+
+    def wrap(kind: Kind) -> Kind:
+        made: Any = vars(kind)["__init__"]
+        signature = inspect.signature(made)
+
+        @functools.wraps(made)
+        def begin(*given: Any, **named: Any) -> None:
+            fitted(section, kind, signature, given, named)
+            made(*given, **named)
+
+        setattr(kind, "__init__", begin)  # noqa: B010  # mypy
+        return kind
+
+    return wrap
+
+
+def fitted(
+    section: str,
+    target: Callable[..., Any],
+    signature: inspect.Signature,
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+    lacking: str = "",
+    *,
+    some: bool = False,
+) -> dict[str, Any]:
+    """The arguments of a call by name, or only `some` of them.
+
+    Raises:
+        BadInput: Where there is one too many, or one is missing.
+    """
+    try:
+        return (signature.bind_partial if some else signature.bind)(*given, **named).arguments
+    except TypeError as error:
+        who = target.__qualname__.removesuffix(".__init__")
+        known = [name for name, one in signature.parameters.items() if one.kind is not one.POSITIONAL_ONLY]
+        if other := [name for name in named if name not in known]:
+            fix = nearest(other[0], [name for name in known if name != "self"])
+            raise BadInput(section, f"{who} has no argument {other[0]}", fix) from error
+        raise BadInput(section, f"{who}: {error}", lacking) from error
 
 
 def bounds_of(annotation: Any) -> Bounds | None:

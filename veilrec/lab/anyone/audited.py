@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from veilrec.lab.anyone.control import on_control
@@ -18,6 +19,7 @@ def audited(
     names: tuple[str, str],
     control: tuple[str, Audience] | None = None,
     tell: Progress | None = None,
+    options: Sequence[str] | None = None,
 ) -> VectorAudit:
     """Attack an audience, and where there is a control, that as well.
 
@@ -27,6 +29,7 @@ def audited(
         names: What the vectors and what is known about their users shall be called: no paths.
         control: People on whom nothing was trained, and what their vectors shall be called.
         tell: Called with ``(name, done, total)``.
+        options: How the files were read, as somebody would type it again; None where there were none.
     """
     found = outsider.attack(audience, tell)
     if control is not None:
@@ -44,4 +47,5 @@ def audited(
         "audit": found,
     }
     values |= {"control": {"file": control[0], "users": len(control[1].ids)}} if control else {}
+    values |= {} if options is None else {"options": list(options)}
     return VectorAudit(values, names[0])

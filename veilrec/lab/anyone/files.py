@@ -50,6 +50,29 @@ class VectorFiles:
     control: Path | None = None
     control_attributes: Path | None = None
 
+    @property
+    def options(self) -> list[str]:
+        """How somebody would type this again: an option a text, and files by name, without their folders."""
+        written, name = self.written, self.ids.name if self.ids else None
+        header = {True: "--header", False: "--no-header", None: ""}[written.header]
+        named = {
+            "id": self.id,
+            "vectors-id": self.vectors_id,
+            "ids": name,
+            "tensor": self.tensor,
+            "sep": written.separator,
+            "columns": ",".join(written.names) or None,
+            "encoding": written.encoding,
+            "escape": written.escape,
+        }
+        told = [f"--{key}={value}" for key, value in named.items() if value is not None]
+        several = {"attribute": self.attributes, "continuous": self.continuous}
+        told += [f"--{key}={value}" for key, values in several.items() for value in values]
+        told += [
+            f"--borders={key}={','.join(f'{cut:g}' for cut in cuts)}" for key, cuts in self.borders.items()
+        ]
+        return [*told, *(["--by-position"] if self.by_position else []), *([header] if header else [])]
+
     def described(self, path: Path) -> Described:
         """The file about the users."""
         return read_attributes(

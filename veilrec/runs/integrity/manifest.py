@@ -38,6 +38,7 @@ __all__ = [
 
 MANIFEST, RESULT, VERSION = "manifest.json", "result.json", 1
 DONE, RECEIPT = "requests.json", "receipt.json"  # requests to forget that were done, and of the last one more
+BEGUN = ("recipe.toml", "checkpoint")  # what a run has before it has a result
 BEFORE, SINCE = 2, 3  # versions of results: with the checksums of other files in them, and with a manifest
 FILES = (  # all that a result may depend on, by name; FILES alone are changed, and vouched for
     *("recipe.toml", "metrics.jsonl", "timing.jsonl", "model.safetensors", "users.safetensors"),
@@ -167,12 +168,20 @@ def _changed(manifest: Manifest) -> bool:
     return Manifest.load(manifest.folder).generation != manifest.generation
 
 
+def _unfinished(folder: Path) -> BadInput:
+    """What a folder without a result is: a run that was begun, or none."""
+    if not os.path.isdir(folder):
+        return BadInput(folder, "not a finished run: there is no such folder", "name a run directory")
+    if any(os.path.lexists(folder / name) for name in BEGUN):
+        return BadInput(folder, "not a finished run: it was begun", "finish it with `veilrec run --resume`")
+    return BadInput(folder, "not a finished run: there is no result in it", "name a run directory")
+
+
 def _of_before(folder: Path) -> Manifest:
     """What a result of before manifests says of its other files."""
     path = folder / RESULT
     if not os.path.lexists(path):
-        what, fix = "no such file: not a finished run", "finish it with --resume, or name another folder"
-        raise BadInput(path, what, fix)
+        raise _unfinished(folder)
     told = read_json(path)
     if (version := told.get("version")) == SINCE:
         raise Corrupted(f"{folder / MANIFEST}: missing; restore the file")

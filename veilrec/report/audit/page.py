@@ -9,12 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from veilrec.metrics.leaks import attacker_of
 from veilrec.metrics.measures import read
 from veilrec.metrics.vector_audits import VectorAudit, VectorFinding
 from veilrec.metrics.words import bare, bracketed, number, out_of_100
-from veilrec.report.audit_words import TERMS, advice, conclusion, doubts, protocol
+from veilrec.report.audit.advice import advice
+from veilrec.report.audit.words import TERMS, conclusion, doubts, protocol
 from veilrec.report.figures import PageTable
+from veilrec.report.names import attacker_words
 
 __all__ = ["audit_page"]
 
@@ -33,7 +34,7 @@ FULL = ("auc", "spearman")
 
 def audit_page(audit: VectorAudit, title: str = "") -> str:
     """The whole page as text; the same audit gives the same bytes."""
-    found, style = audit.findings, _read("style.css") + _read("audit.css")
+    found, style = audit.findings, _read("style.css") + _read("audit/audit.css")
     text: str = _template().render(
         title=title or "What these vectors give away about their users",
         meta=_meta(audit),
@@ -82,8 +83,13 @@ def _tile(one: VectorFinding) -> dict[str, Any]:
         "places": {end: _place(one, getattr(measure, end)) for end in ("low", "value", "high")},
         "numbers": f"{one.leak.spoken} {bracketed(measure)}{turned}; chance {one.leak.chance:g}",
         "sentence": one.sentence,
-        "proof": f"{verdict['attacker']}, {one.told}{turned}; chance {one.leak.chance:g}{beside}.",
+        "proof": f"{_who(verdict['attacker'])}, {one.told}{turned}; chance {one.leak.chance:g}{beside}.",
     }
+
+
+def _who(attacker: str) -> str:
+    """``logistic regression``: all of them read the vectors."""
+    return attacker_words(attacker).rpartition(", ")[2]
 
 
 def _figure(one: VectorFinding) -> tuple[str, str]:
@@ -95,8 +101,8 @@ def _figure(one: VectorFinding) -> tuple[str, str]:
 
 
 def _place(one: VectorFinding, value: float) -> float:
-    """The place of a value between chance and certainty, in 100; a little below chance is shown."""
-    return round(min(100.0, max(-4.0, 100 * (value - one.leak.chance) / (1 - one.leak.chance))), 1)
+    """The place of a value between chance and certainty, in 100."""
+    return round(min(100.0, max(0.0, 100 * (value - one.leak.chance) / (1 - one.leak.chance))), 1)
 
 
 def _control(one: VectorFinding) -> dict[str, Any]:
@@ -129,7 +135,7 @@ def _attackers(one: VectorFinding) -> PageTable:
     keys = [key for key in SCORES if any(key in entry["scores"] for entry in every)]
     rows = [
         [
-            entry["name"],
+            _who(entry["name"]),
             *(_score(entry["scores"].get(key), full=key in FULL) for key in keys),
             "" if entry.get("p") is None else number(entry["p"]),
         ]
@@ -151,7 +157,7 @@ def _score(entry: Any, *, full: bool) -> str:
 
 
 def _groups(one: VectorFinding) -> PageTable:
-    worst = attacker_of(one.entry).get("name", "")
+    worst = _who(str(one.entry["verdict"]["attacker"]))
     rows = [
         [f"{group['by']}: {group['group']}", bare(group["users"]), bracketed(read(group["micro_f1"]), 2)]
         for group in one.entry["groups"]
@@ -176,7 +182,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(_read("audit.html"))
+    return environment.from_string(_read("audit/audit.html"))
 
 
 def _read(name: str) -> str:

@@ -1,18 +1,15 @@
-"""The words of an audit's page: what it concludes, what to do next, and what its terms mean."""
+"""The words of an audit's page: what it concludes, how it was made, and what its terms mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from veilrec.metrics.vector_audits import VectorAudit, VectorFinding
 from veilrec.metrics.words import out_of_100
 
-__all__ = ["TERMS", "Advice", "advice", "conclusion", "doubts", "protocol"]
+__all__ = ["TERMS", "conclusion", "doubts", "listed", "protocol"]
 
-FEW = 4  # families of attackers, below which more may well find more
 SHOWN = 12  # warnings of one page
-LIMIT = 0.6  # AUC that a pipeline is advised to let pass
 
 TERMS: Mapping[str, str] = {
     "AUC": "Of two users of different classes, how often the attacker ranks them right: 0.5 is a coin, "
@@ -27,20 +24,13 @@ TERMS: Mapping[str, str] = {
     "p": "How often shuffled labels alone give a number as far from chance. Below 0.05 counts.",
     "TPR at 1 %": "The share of a class that is found while at most one in a hundred of the others is "
     "accused wrongly: of whom the attacker is sure.",
-    "embeddings/logistic": "The name of an attacker: what it reads (the vectors), and how it learns.",
+    "logistic regression, …": "An attacker by how it learns; all of them read the vectors.",
 }
 ASKED = {  # how an audit is made, as the page says it
     "verdict": "that of the attacker which was furthest from chance on known users that it had not learned "
     "from; the users attacked had no say in the choice",
     "intervals": "from resampling the users; audits of the same users with the same labels share resamples",
 }
-
-
-class Advice(NamedTuple):
-    """One thing to do, and the command for it, if there is one."""
-
-    text: str
-    command: str = ""
 
 
 def conclusion(audit: VectorAudit) -> list[str]:
@@ -54,12 +44,12 @@ def conclusion(audit: VectorAudit) -> list[str]:
         who = f"None of {families} families of attackers" if families > 1 else "The only attacker never"
         caution = "another attacker, or one who knows more labels, may find it"
         return [
-            f"{who} reads {_listed(rest, 'or')} from these vectors better than chance.",
+            f"{who} reads {listed(rest, 'or')} from these vectors better than chance.",
             f"That is what was tried, and no proof: {caution}.",
         ]
-    not_found = f"; {_listed(rest)} {'was' if len(rest) == 1 else 'were'} not found" if rest else ""
+    not_found = f"; {listed(rest)} {'was' if len(rest) == 1 else 'were'} not found" if rest else ""
     return [
-        f"{_listed([one.attribute for one in leaks])} can be read from these vectors{not_found}.",
+        f"These vectors give away {listed([one.attribute for one in leaks])}{not_found}.",
         _worst(leaks),
     ]
 
@@ -78,7 +68,7 @@ def _worst(leaks: Sequence[VectorFinding]) -> str:
     return f"{lead}: {told} (severity {worst.severity})."
 
 
-def _listed(names: Sequence[str], word: str = "and") -> str:
+def listed(names: Sequence[str], word: str = "and") -> str:
     """``a, b and c``."""
     return f"{', '.join(names[:-1])} {word} {names[-1]}" if len(names) > 1 else "".join(names)
 
@@ -98,70 +88,6 @@ def doubts(audit: VectorAudit) -> list[str]:
         said.append(f"On made-up tables whose answers are known these attackers miss: {names}.")
     more = len(said) - SHOWN
     return [*said[:SHOWN], f"And {more} more, in the saved audit."] if more > 0 else said
-
-
-def advice(audit: VectorAudit) -> list[Advice]:
-    """What to do next, by how bad it is."""
-    leaks = [one for one in audit.findings if one.shown]
-    return [*(_for_leaks(audit, leaks) if leaks else _for_none(audit)), *_for_the_audit(audit)]
-
-
-def _for_leaks(audit: VectorAudit, leaks: Sequence[VectorFinding]) -> Iterator[Advice]:
-    if grave := [one.attribute for one in leaks if one.severity in ("high", "medium")]:
-        yield Advice(
-            f"Treat these vectors as what they tell: personal data, with the {_listed(grave)} of each user "
-            "in it. Who may not see the one should not get the other."
-        )
-    classes = [one.attribute for one in leaks if one.leak.score == "auc"]
-    if classes:
-        yield Advice(
-            f"Take the {_listed(classes)} out of the vectors, with the options by which this audit was made:",
-            _unlearn(audit, classes),
-        )
-    yield Advice(
-        "Audit what comes out in the same way, and see what changed on the same people:",
-        "veilrec compare before.json after.json",
-    )
-    if audit.values.get("control") is None:
-        yield Advice(
-            "Find out whether training on a person's own data puts it there, or it is true of anybody like "
-            "them: give vectors of people on whom nothing was trained.",
-            _command(audit, "--control CONTROL"),
-        )
-    yield Advice(
-        f"Keep it from coming back: in a pipeline, this ends with exit code 5 above an AUC of {LIMIT}.",
-        _command(audit, f"--fail-above {LIMIT}"),
-    )
-
-
-def _for_none(audit: VectorAudit) -> Iterator[Advice]:
-    yield Advice(
-        f"Audit again after every training: in a pipeline, this ends with exit code 5 above AUC {LIMIT}.",
-        _command(audit, f"--fail-above {LIMIT}"),
-    )
-
-
-def _for_the_audit(audit: VectorAudit) -> Iterator[Advice]:
-    families = min((len(one.entry["verdict"]["families"]) for one in audit.findings), default=FEW)
-    if families < FEW:
-        count = "one family" if families == 1 else f"{families} families"
-        yield Advice(f"Only {count} of attackers tried: leave --classifier out, and more may find more.")
-    if any(not one.shown for one in audit.findings):
-        yield Advice("Ask what an attacker finds who knows more:", _command(audit, "--known 0.5"))
-
-
-def _command(audit: VectorAudit, more: str) -> str:
-    vectors, users = audit.values["vectors"]["file"], audit.values["attributes"]["file"]
-    return f"veilrec audit {vectors} --attributes {users} {more}"
-
-
-def _unlearn(audit: VectorAudit, attributes: Sequence[str]) -> str:
-    vectors, users = audit.values["vectors"]["file"], audit.values["attributes"]["file"]
-    named = " ".join(f"--attribute {name}" for name in attributes)
-    stem, dot, end = vectors.rpartition(".")
-    return (
-        f"veilrec unlearn {vectors} --attributes {users} {named} -o {stem or end}-forgot{dot and dot + end}"
-    )
 
 
 def protocol(audit: VectorAudit) -> dict[str, str]:

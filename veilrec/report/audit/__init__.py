@@ -1,0 +1,1 @@
+"""Audits of vectors: a page for whoever decides, and an audit in one call from Python."""
