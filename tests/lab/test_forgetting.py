@@ -203,6 +203,13 @@ def test_forgotten_is_said_only_where_nobody_who_looked_reads_it_in_vectors_and_
     assert ("copies that are out undo" in told) == bool(one.difference)
 
 
+def test_what_nobody_read_before_was_not_forgotten() -> None:
+    one = Left("gender", ["f", "m"], None, None, True, False, True, True)
+    said = conclusion([one])
+    assert said[0] == "No attacker that was tried reads gender from the vectors, and none did before."
+    assert said[1].startswith("Nor do the lists tell it, so that nothing was seen to go; the history")
+
+
 def test_what_is_read_turned_round_is_said_in_the_same_unit_as_before() -> None:
     told = look("below", 0.31)
     one = Left("gender", ["f", "m"], look("above", 0.25), told, True, True, True, None)

@@ -45,7 +45,7 @@ def receipt(name: str = "gender", **more: Any) -> dict[str, Any]:
         "for_release": False,
         "asked": {"attributes": [name], "users": 10, "of": 100, "at": "2026-01-02"},
         "done": {
-            "eraser": {"name": "Lethe", "lots": "keyed"},
+            "eraser": {"name": "Lethe", "parts": [], "lots": "keyed"},
             "vectors": {"before": "sha256:aa", "after": "b"},
         },
         "model": {"users.safetensors": {"before": "cc", "after": "dd"}},
@@ -80,6 +80,7 @@ def test_the_conclusion_comes_first_and_everything_that_was_done_is_there() -> N
     assert "5 looks at what is left." in text
     assert "too few" in text
     assert "+0.1000 [+0.0000, +0.2000]" in text
+    assert "Lethe, lots keyed" in text
     assert "Can it be told who asked? " in text
 
 
@@ -107,6 +108,14 @@ def test_a_receipt_without_measurements_is_a_page_that_says_so() -> None:
     assert "was not measured" in text
     assert "all users asked" in text
     assert "copies are out" in text
+
+
+def test_usefulness_of_ten_items_is_shown_and_the_rest_folded() -> None:
+    cost = {"value": 0.1, "low": 0.0, "high": 0.2}
+    entry = {"before": cost, "after": cost, "difference": cost, "users": 99}
+    page = receipt_page(receipt(usefulness={"hr@5": entry, "hr@10": entry}), "x")
+    assert page.index("hr@10") < page.index("By other metrics") < page.index("hr@5")
+    assert "By other metrics" not in receipt_page(receipt(usefulness={"hr@5": entry}), "x")
 
 
 def test_a_receipt_that_keeps_no_counts_is_a_page() -> None:

@@ -165,6 +165,8 @@ def _of_the_rest(found: Sequence[Left]) -> str:
         return _sentence(f"{said}; {stay}")
     if any(one.after is not None or not one.vectors for one in found):
         return _sentence(f"no attacker that was tried reads it from the lists that users are shown; {stay}")
+    if all(one.before is None for one in found):
+        return _sentence(f"nor do the lists tell it, so that nothing was seen to go; {stay}")
     return _sentence(f"nor do the lists tell it: this model has forgotten {_all(found)}, but {stay}")
 
 

@@ -76,7 +76,7 @@ def _said(told: Told, title: str) -> dict[str, Any]:
         "limits": [str(one) for one in told.get("is_not") or ()],
         "attributes": [_attribute(str(n), entry) for n, entry in (told.get("attributes") or {}).items()],
         "who": _who(told.get("who_asked")),
-        "useful": rows.useful(told.get("usefulness") or {}),
+        **dict(zip(("useful", "others"), _useful(told.get("usefulness") or {}), strict=True)),
         "asked": list(_facts(told["asked"])),
         "done": list(_facts(told["done"])),
         "hashes": _hashes(told),
@@ -141,6 +141,13 @@ def _attribute(name: str, entry: Told) -> dict[str, Any]:
     }
 
 
+def _useful(told: Told) -> tuple[PageTable, PageTable]:
+    """Usefulness of lists of ten, and by all other metrics; where there are no such lists, all at once."""
+    ten = {name: entry for name, entry in told.items() if str(name).endswith("@10")}
+    shown = ten or told
+    return rows.useful(shown), rows.useful({n: entry for n, entry in told.items() if n not in shown})
+
+
 def _who(told: Any) -> list[rows.LookPair]:
     if not told:
         return []
@@ -155,7 +162,8 @@ def _facts(told: Told) -> Iterator[tuple[str, str]]:
         if value in ("", None, [], {}):
             continue
         if isinstance(value, Mapping) and key not in ("vectors",):
-            said = [f"{name} {bare(one)}" if name != "name" else bare(one) for name, one in value.items()]
+            parts = {name: one for name, one in value.items() if one not in ("", None, [], {})}
+            said = [bare(one) if name == "name" else f"{name} {bare(one)}" for name, one in parts.items()]
             yield _word(key), ", ".join(said)
         elif not isinstance(value, Mapping):
             several = isinstance(value, Sequence) and not isinstance(value, str)
