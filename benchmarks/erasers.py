@@ -8,10 +8,9 @@ readers on labels that were dealt out again, usefulness with paired intervals, a
 users asks alone; a hundred ask one after the other; lists of recommendations are read as well.
 
 OUT gets ``results.jsonl``, a line a cell as soon as it is done, and the trained vectors: the same command
-goes on where it was stopped. ``--list`` prints what there is to do. Draws are chosen so that all of it takes
-about 110 CPU minutes: three trainings of FedMF on each dataset, and of FedNCF three on the small one and one
-on the large; on the large one rivals are run on one training, with three splits for gender and two for the
-others. `Lethe` and what it started from have all of it.
+goes on where it was stopped. ``--list`` prints what there is to do. Three trainings of FedMF on each dataset,
+and of FedNCF three on the small one and one on the large; on the large one rivals are run on one training,
+with three splits for gender and two for the others. It took 170 CPU minutes, on slow cores that were busy.
 """
 
 from __future__ import annotations

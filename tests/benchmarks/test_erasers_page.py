@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import erasers_page
 from benchmarks.erasing import page
 from benchmarks.erasing import rows as table
 from benchmarks.erasing.picture import frontier
@@ -84,3 +85,8 @@ def test_the_picture_has_a_mark_for_each_eraser(rows: list[table.Row]) -> None:
     assert sorted(one.attrib["class"] for one in marks) == ["at", "low"]
     words = [one.text for one in drawn.iter() if one.tag.endswith("text")]
     assert {"Lethe", "none", "ML-1M, gender"} <= set(words)
+
+
+def test_the_page_is_what_the_committed_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert erasers_page.main(["--check"]) == 0, capsys.readouterr().out
+    assert erasers_page.TABLE.stat().st_size < 200_000
