@@ -11,6 +11,7 @@ from docs.drawing import Bar, Point, bars, plane
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "pictures"
+AEGIS = "MovieLens-100K"
 GUESS = "guess: at random, by the shares of the classes"
 
 
@@ -22,6 +23,7 @@ def drawn() -> Mapping[str, str]:
         "fedau2-vectors.svg": fedau2_vectors(),
         "fedau2-uploads.svg": fedau2_uploads(),
         "defences.svg": defences(),
+        "aegis-erasers.svg": aegis(),
     }
 
 
@@ -77,6 +79,27 @@ def defences() -> str:
         raise ValueError("no popularity")
     axes = ("gender: AUC of the worst of six families, nothing granted", "recall@10")
     return plane("Which defence: FedNCF on MovieLens-100K", note, points, popular.value, axes)
+
+
+def aegis() -> str:
+    """Erasers of all attributes at once: usefulness over what the worst of seven families finds of gender."""
+    useful = sheet_of("aegis/RESULTS.md", "table4", AEGIS, "Usefulness, and what is guaranteed")
+    gender = sheet_of("aegis/RESULTS.md", "verdict", AEGIS, "Gender: AUC of the attack")
+    points = []
+    for row in gender.rows:
+        name = row[0].rstrip("*†=! ")
+        leak = number_in(row[1])
+        if leak and not name.startswith("guess") and (ours := number_in(useful.cell(name, "NDCG@10"))):
+            points.append(Point(name, ours, leak))
+    popular = number_in(useful.cell("popularity", "NDCG@10"))
+    if popular is None:
+        raise ValueError("no popularity")
+    note = "one model, its users changed by each; 95 % intervals; better is above and to the left"
+    axes = (
+        "gender: AUC of the worst of seven families, 80 % known, turned where surely below 1/2",
+        "NDCG@10",
+    )
+    return plane("Erasers of all attributes: MovieLens-100K", note, points, popular.value, axes)
 
 
 def ranked() -> list[tuple[str, Number, Number, Number, str]]:

@@ -23,7 +23,7 @@ from veilrec.metrics.measures import Measure
 from veilrec.reproduction.nearness import Printed, near_lines, nearness
 
 ROOT = Path(__file__).parents[1]
-PAPERS = {"apm": "APM", "pard": "PARD", "fedau2": "FedAU²"}
+PAPERS = {"apm": "APM", "pard": "PARD", "fedau2": "FedAU²", "aegis": "Aegis"}
 HOLDS, PART, NOT, OPEN = "**holds**", "in part", "**does not hold**", "cannot be told"
 BLOCK = re.compile(r"<!-- (verdicts|near|rank|few|quality|leakage): (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 UNRUN = re.compile(r"^- Not run on [^:]+: (.+)\.$")
