@@ -189,7 +189,7 @@ def _worst(family: Family, arm: Arm, audit: str) -> tuple[str, str, str]:
     """The number of the attribute of which most is found, its name, and how bad it is."""
     most = max(_verdicts(arm, family, audit), key=lambda v: (v.leak.value - v.chance) / (1 - v.chance))
     scale = "" if most.classes else f", {MEASURES[most.scale].short}"
-    word = "none" if arm.collapsed else severity(most.leak, most.chance, most.leaning)
+    word = "" if arm.collapsed else severity(most.leak, most.chance, most.leaning)
     return number(most.leak.value), f"{most.attribute}{scale}", word
 
 
@@ -197,7 +197,7 @@ def _touched(arm: Arm, audit: str) -> tuple[str, str, str]:
     found = touching(arm, audit)
     assert found
     most = found[1].folded(0.5)
-    return number(most.value), "", "none" if arm.collapsed else severity(most, 0.5, found[1].leaning(0.5))
+    return number(most.value), "", "" if arm.collapsed else severity(most, 0.5, found[1].leaning(0.5))
 
 
 def _bytes(arm: Arm) -> float:
