@@ -118,6 +118,7 @@ def test_tiles_have_the_worst_of_each_arm() -> None:
     assert (arm.label, value, beside, bad) == ("no defence", "0.970", "", "high")
     assert told["Worst attribute"][0][2] == "gender"
     assert told["Sent by a device"][0][1] == "264.3 kB"
+    assert [value for _, value, _, _ in told["ε over the run"]] == ["none", "over 10⁶"]
     (low,) = [rows for rows in tiles(family_of(results(("heavy_noise",)))) if rows.title == "Worst attribute"]
     assert low.rows[0][3] == "", "what has learned nothing is not shown as hidden"
 

@@ -79,7 +79,7 @@ def tiles(family: Family) -> list[Tile]:
         found.append(Tile("Worst attribute", "AUC", "AUC; chance 0.5", worst))
     if touched := [(a, *_touched(a, audit)) for a in family.arms if touching(a, audit)]:
         found.append(Tile("Items a person touched", "AUC", "AUC; chance 0.5", touched))
-    spent = [(a, a.epsilon.run if a.epsilon.guarantee else "none", "", "") for a in family.arms]
+    spent = [(a, _spent(a), "", "") for a in family.arms]
     if family.noisy:
         found.append(Tile("ε over the run", "ε", "small is good; none: no guarantee", spent))
     if sent := [(a, amount(_bytes(a)), "", "") for a in family.arms if _bytes(a)]:
@@ -198,6 +198,13 @@ def _touched(arm: Arm, audit: str) -> tuple[str, str, str]:
     assert found
     most = found[1].folded(0.5)
     return number(most.value), "", "" if arm.collapsed else severity(most, 0.5, found[1].leaning(0.5))
+
+
+def _spent(arm: Arm) -> str:
+    """The ε of a run; of a million and more it does not matter how many, since any rules nothing out."""
+    if not arm.epsilon.guarantee:
+        return "none"
+    return "over 10⁶" if (arm.epsilon.spent or 0.0) >= 10**6 else arm.epsilon.run
 
 
 def _bytes(arm: Arm) -> float:
