@@ -31,9 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection() -> None:
+    """Collect no garbage while tests are: nearly all that is made then stays, and is looked at in vain."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Spare the collector what stays till the end: modules and thousands of tests, at every turn."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

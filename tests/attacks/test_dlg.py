@@ -79,7 +79,7 @@ def lone(kind: str, classes: int = 3, users: int = 6) -> tuple[Head, Params, Ten
 @pytest.mark.parametrize(
     ("attack", "protocol"),
     [
-        pytest.param(DLG(), GRADIENTS, id="DLG-gradients"),
+        pytest.param(DLG(), GRADIENTS, id="DLG-gradients", marks=pytest.mark.slow),
         pytest.param(DLG(), WEIGHTS, id="DLG-weights", marks=pytest.mark.slow),
         pytest.param(iDLG(), GRADIENTS, id="iDLG-gradients"),
         pytest.param(iDLG(), WEIGHTS, id="iDLG-weights"),

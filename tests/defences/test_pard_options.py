@@ -31,8 +31,8 @@ from veilrec.protocols.fedavg import FedAvg
 from veilrec.rounds import Federation
 from veilrec.wire.uploads import Letter
 
-OPTIONS: list[dict[str, Any]] = [
-    {"reference": True},
+OPTIONS: list[Any] = [
+    pytest.param({"reference": True}, marks=pytest.mark.slow),  # the next one has it as well
     {"reference": True, "warm_up": 1, "fp": "both"},
 ]
 

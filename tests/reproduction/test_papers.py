@@ -140,6 +140,7 @@ def test_every_method_is_attacked_and_ranked_as_its_tables_ask(name: str, method
     assert audits <= set(values["threat"]["also"])
 
 
+@pytest.mark.slow  # the first dataset of each method is quick
 @pytest.mark.parametrize(("name", "method"), one_of_a_kind())
 def test_so_it_is_on_its_other_datasets(name: str, method: str) -> None:
     paper, (select, candidates) = KNOWN[name], RANKED[name]
