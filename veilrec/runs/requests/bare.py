@@ -81,7 +81,9 @@ def told(
     They look only where the users are given that were `audited`, and what is known of them.
     """
     before = digest(original.path)
-    copies = f"{original.path.name} holds the vectors as they were: remove all copies"
+    copies = [f"{original.path.name} holds the vectors as they were: remove all copies"]
+    if choice.eraser.secret:
+        copies.append("erase the same originals only once: two files with other draws tell more than one")
     facts = {
         "asked": {
             "attributes": list(choice.request.labels),
@@ -93,7 +95,7 @@ def told(
             "before": {"file": original.path.name, "sha256": before.sha256},
             "after": {"file": place.name, "sha256": erased.written.sha256},
         },
-        "notes": [*notes_of(choice), copies],
+        "notes": [*notes_of(choice), *copies],
         "is_not": list(IS_NOT),
     }
     if audited is None:
