@@ -267,6 +267,8 @@ def _print(target: Path, told: dict[str, Any] | None) -> None:
         out.print(f"Usefulness: {name} {before:.4f} → {after:.4f}.")
     if "purged" in told:
         out.print(f"Purged: {', '.join(told['purged']) or 'nothing was there'}.")
+    for sentence in told.get("conclusion", ()):
+        out.print(printable(sentence))
     for note in told["notes"]:
         out.print(f"Note: {printable(note)}.", style="yellow")
     for sentence in told["is_not"]:
