@@ -72,7 +72,7 @@ def _told(one: Bar) -> bool:
 
 def defences() -> str:
     """Eleven methods on FedNCF and ML-100K: usefulness over what the worst of six families finds."""
-    points = [Point(name.removeprefix("FedNCF: "), useful, gender) for name, useful, gender, _, _ in ranked()]
+    points = [Point(name.removeprefix("FedNCF: "), useful, gender) for name, useful, gender, *_ in ranked()]
     note = "means of three seeds with 95 % intervals; better is above and to the left"
     popular = number_in(_useful().cell("popularity", "recall@10"))
     if popular is None:
@@ -102,8 +102,8 @@ def aegis() -> str:
     return plane("Erasers of all attributes: MovieLens-100K", note, points, popular.value, axes)
 
 
-def ranked() -> list[tuple[str, Number, Number, Number, str]]:
-    """Each method with its usefulness, what is found of gender and of age, and its ε a coordinate."""
+def ranked() -> list[tuple[str, Number, Number, Number, str, str]]:
+    """Each method with its usefulness, what is found of gender of age, and its ε: a coordinate, the run."""
     gender, age = (
         sheet_of("pard/RESULTS-rank.md", "rank", "ML-100K", f"{name}: AUC of the attack, without oracle")
         for name in ("Gender", "Age")
@@ -120,7 +120,8 @@ def ranked() -> list[tuple[str, Number, Number, Number, str]]:
             useful, first, second = (number_in(cell) for cell in cells)
             if not (useful and first and second):
                 raise ValueError(f"no numbers of {name}")
-            found.append((name, useful, first, second, _useful().cell(name, "ε a coordinate")))
+            told = (_useful().cell(name, f"ε {of}") for of in ("a coordinate", "the run"))
+            found.append((name, useful, first, second, *told))
     return found
 
 

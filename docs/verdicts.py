@@ -117,17 +117,18 @@ def headed(text: str, path: Path) -> str:
 def rank() -> str:
     """Every defence on one model and dataset: usefulness, gender, age and ε, one number a cell."""
     lines = [
-        "| Method | recall@10 | interval | gender, AUC | interval | age, AUC | interval | ε of a value |",
-        "| --- | ---: | --- | ---: | --- | ---: | --- | --- |",
+        "| Method | recall@10 | interval | gender, AUC | interval | age, AUC | interval "
+        "| ε of a value | ε of the run |",
+        "| --- | ---: | --- | ---: | --- | ---: | --- | --- | --- |",
     ]
-    for name, useful, gender, age, epsilon in sorted(ranked(), key=lambda one: one[2].value):
+    for name, useful, gender, age, epsilon, run in sorted(ranked(), key=lambda one: one[2].value):
         cells = [
             cell
             for one in (useful, gender, age)
             for cell in (f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}")
         ]
-        noise = "none" if epsilon.startswith("no noise") else epsilon
-        lines.append(f"| {' | '.join([name.removeprefix('FedNCF: '), *cells, noise])} |")
+        noise = ["none", "none"] if epsilon.startswith("no noise") else [epsilon, run]
+        lines.append(f"| {' | '.join([name.removeprefix('FedNCF: '), *cells, *noise])} |")
     return "\n".join(lines)
 
 
@@ -137,7 +138,7 @@ def few() -> str:
         "FedAvg": "no defence",
         "PARD": "PARD",
         "APM": "APM",
-        "FedNews": "noise on all rows",
+        "FedNews": "FedNews (noise on all rows)",
     }
     found = {name.removeprefix("FedNCF: "): numbers for name, *numbers in ranked()}
     rows = [

@@ -74,6 +74,9 @@ def test_tables_have_the_means_and_what_was_erased_for_all(rows: list[table.Row]
     assert "|Lethe|0.530|0.510|−1.5%|||||||0.25|" in lines
     assert "|original|0.800|0.510|+0.0%|||||||0.25|" in lines
     assert page.filled(found, rows) == found
+    apart = page.filled("<!-- erasers: difference -->\n<!-- end -->", rows).replace(" ", "")
+    assert "|ML-1M|Lethe|0.900|||||" in apart
+    assert "|ML-1M|original|0.550|||||" in apart  # its own readings, and no difference to itself
     bars = page.filled("<!-- erasers: bars -->\n<!-- end -->", rows)
     assert "+0.020" in bars
     assert "0.04" in bars
