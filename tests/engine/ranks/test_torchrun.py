@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -80,13 +81,22 @@ class Job:
         said = [line for line in errors.splitlines() if line.startswith("veilrec: error")]
         return self.process.returncode, said, told + errors
 
-    def rounds(self, n: int) -> None:
-        """Wait until so many rounds are written down."""
-        journal, until = self.out / "metrics.jsonl", time.monotonic() + DEADLINE
-        while not journal.exists() or journal.read_bytes().count(b"\n") < n:
+    def until(self, true: Callable[[], bool], pause: float = 0.01) -> None:
+        """Wait until something is true of it."""
+        until = time.monotonic() + DEADLINE
+        while not true():
             assert self.process.poll() is None, self.ended()
             assert time.monotonic() < until
-            time.sleep(0.01)
+            time.sleep(pause)
+
+    def rounds(self, n: int) -> None:
+        """Wait until so many rounds are written down."""
+        journal = self.out / "metrics.jsonl"
+        self.until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= n)
+
+    def writes(self, n: int) -> None:
+        """Wait until it writes the state of a round."""
+        self.until(lambda: any((self.out / "checkpoint").glob(f"*state-{n:06}*")), 0.001)
 
     def ranks(self) -> list[int]:
         """The processes of its ranks, the leader's first."""
@@ -193,16 +203,24 @@ def test_a_rank_that_hangs_ends_the_others_after_the_timeout(place: Path, tmp_pa
 def test_torchrun_starts_again_and_ends_at_the_same_numbers(
     place: Path, whole: Path, tmp_path: Path, trial: int
 ) -> None:
-    """A rank that is killed at a random moment: in a round, in a checkpoint, in an evaluation."""
-    draw = Keys.seed(trial).fold("kills").uniform(2).tolist()
+    """A rank that is killed at a random moment: in a round, in an evaluation, while a state is written."""
+    moment, (where, rank, pause) = trial % 3, Keys.seed(trial).fold("kills").uniform(3).tolist()
     job = Job(place / "long.toml", tmp_path / "run", 2, "--quiet", restarts=3)
-    job.rounds(1)
-    time.sleep(3 * draw[0])
-    ranks = job.ranks()
-    if ranks:
-        os.kill(ranks[int(2 * draw[1]) % len(ranks)], signal.SIGKILL)
+    job.until(lambda: len(job.ranks()) == 2)
+    number = int(2 * rank)
+    victim = job.ranks()[number]
+    if moment == 0:
+        job.rounds(1 + int(124 * where))
+    elif moment == 1:
+        job.rounds(25 * (1 + int(5 * where)) - 1)  # the round that comes is looked at
+    else:
+        job.writes(25 * int(2 * where))  # the state before the first round, or the first that is selected
+    time.sleep(0.01 * pause if moment < 2 else 0.0)
+    os.kill(victim, signal.SIGKILL)
     code, _, told = job.ended()
     assert code == 0, told
+    killed = rf"\(exitcode: -9\) .*\(pid: {victim}\)|rank {number} is gone"  # whoever of both ended first
+    assert re.search(killed, told), "nobody was killed at work"
     assert_same(whole, tmp_path / "run")
 
 
