@@ -10,22 +10,31 @@ from functools import cache
 from pathlib import Path
 
 from tests.corpus.running import tree
+from tests.corpus.stock import Stock
 from tests.reliability.cases import ROOT, Bench, Found, Goal
+from tests.reproduction import tiny
 
 __all__ = ["COMMANDS", "alone", "goals", "missing", "prepare"]
 
 CUT_OFF = ("unshare", "--net", "--map-root-user")
 COMMANDS = {  # in this order: what a command leaves, the next ones use
-    "demo": "demo -q",
-    "run": "run recipe.toml --out work/run -q",
-    "attack": "attack work/run -q --classifier logistic --attribute gender --known 0.5 --repeats 1",
-    "evaluate": "evaluate work/run -q",
-    "recommend": "recommend work/run --user u0001",
-    "audit": "audit vectors.csv --attributes people.csv -q",
-    "compare": "compare runs/demo/undefended runs/demo/laplace runs/demo/early-stop",
-    "report": "report work/run -o work/page.html",
-    "list": "list",
-    "data list": "data list",
+    "demo": "veilrec demo -q",
+    "config show": "veilrec config show recipe.toml",
+    "run": "veilrec run recipe.toml --out work/run -q",
+    "attack": "veilrec attack work/run -q --classifier logistic --attribute gender --known 0.5 --repeats 1",
+    "evaluate": "veilrec evaluate work/run -q",
+    "recommend": "veilrec recommend work/run --user u0001",
+    "audit": "veilrec audit vectors.csv --attributes people.csv -q",
+    "compare": "veilrec compare runs/demo/undefended runs/demo/laplace runs/demo/early-stop",
+    "report": "veilrec report work/run -o work/page.html",
+    "unlearn": "veilrec unlearn work/run --attribute gender --user u0001 --method leace -q",
+    "verify": "veilrec verify work/run",
+    "reproduce": "veilrec reproduce paper table1 --seeds 1 --out work/paper -q",
+    "list": "veilrec list",
+    "data import": "veilrec data import log.csv --name mine",
+    "data show": "veilrec data show mine",
+    "data list": "veilrec data list",
+    "node": "veilrec.node work/store < letter",
 }
 MAY = ("runs", "work", ".cache", ".config")  # folders below the home in which something may appear
 RECIPE = """
@@ -71,6 +80,12 @@ def prepare(home: Path) -> None:
     (home / "vectors.csv").write_text("\n".join(["id,a,b", *rows]) + "\n", encoding="utf-8")
     people = [f"p{k},{'mf'[k % 2]}" for k in range(60)]
     (home / "people.csv").write_text("\n".join(["id,gender", *people]) + "\n", encoding="utf-8")
+    events = [f"p{k % 20},film {k % 7}" for k in range(100)]
+    (home / "log.csv").write_text("\n".join(["user,item", *events]) + "\n", encoding="utf-8")
+    tiny.write(home / "paper")
+    stock = Stock(home.parent)
+    stock.store(home / "work" / "store")
+    (home / "letter").write_bytes(stock.letter())
 
 
 def alone(words: str, home: Path, scratch: Path) -> str:
@@ -82,14 +97,17 @@ def alone(words: str, home: Path, scratch: Path) -> str:
         **{"HOME": str(home), "TMPDIR": str(scratch), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [*CUT_OFF, sys.executable, "-m", "veilrec", *words.split()]
+    told, _, letter = words.partition(" < ")
+    command = [*CUT_OFF, sys.executable, "-m", *told.split()]
+    given = (home / letter).read_bytes() if letter else b""
     done = subprocess.run(
-        command, cwd=home, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=home, env=environment, capture_output=True, input=given, timeout=300, check=False
     )
     after = {**tree(home), **tree(scratch, "TMPDIR/")}
     changed = [path for path in after if before.get(path) != after[path] and path.split("/")[0] not in MAY]
     if done.returncode or not done.stdout.strip():
-        return f"{words}: ended with {done.returncode}: {done.stderr.strip()[-300:]}"
+        said = done.stderr.decode(errors="replace").strip()
+        return f"{words}: ended with {done.returncode}: {said[-300:]}"
     return f"{words}: wrote {', '.join(changed[:5])}" if changed else ""
 
 
