@@ -430,6 +430,7 @@ def test_what_a_crash_cut_off_behind_the_commit_of_a_run_is_completed(
     (run / "lock").write_text("4194304\n")
     (run / "transcript" / "r000001").mkdir(parents=True)
     (run / "transcript" / "r000001" / "0").write_bytes(b"an upload")
+    (tmp_path / "out" / "synthetic" / ".popularity.json.lock").write_text("4194304\n")
     with locked(other):  # whoever is at it cleans up
         (other / "transcript").mkdir()
         arguments = ["reproduce", done / "tiny", "table1", "--seeds", "2", "--out", tmp_path / "out"]

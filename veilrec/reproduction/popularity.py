@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from veilrec.base.files import read_json, write_json
-from veilrec.base.locks import writer_of
-from veilrec.errors import BadInput, Corrupted
+from veilrec.base.locks import writer_of, writers_lock
+from veilrec.errors import BadInput, Corrupted, InUse
 from veilrec.metrics.measures import Measure
 from veilrec.recipe import Recipe
 from veilrec.result import Result
@@ -27,6 +29,7 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     """
     result = Result.load(run)
     if _kept(folder, result, metric) is not None:
+        _free(folder / FILE)
         return
     found = load_run(run)
     recipe = Recipe.load(found.manifest.path(RECIPE), has_data=False)
@@ -38,6 +41,13 @@ def keep_floor(folder: Path, run: Path, metric: str) -> None:
     with writer_of(folder / FILE):
         if _kept(folder, result, metric) is None:  # nobody else was faster
             write_json(folder / FILE, told, indent=None)
+
+
+def _free(path: Path) -> None:
+    """Remove the lock of somebody who was killed right behind the write; one that is held stays."""
+    if writers_lock(path).is_file() and os.access(path.parent, os.W_OK):
+        with suppress(InUse), writer_of(path, wait=0.0):
+            pass
 
 
 def floor_of(folder: Path, result: Result, metric: str) -> Measure | None:
