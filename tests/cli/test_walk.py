@@ -24,8 +24,9 @@ vector of every user, and nothing else; ## % of the users known, drawn # times. 
 ###; ## users known, ### attacked attacker AUC [## %] balanced accuracy accuracy TPR at # % FPR p
 {" ".join(f"embeddings/{name} {ROW}" for name in LEARNERS)}
 always guessing male #.### #.### #.### – guessing by frequency #.### #.### #.### – guessing any of #
-#.### #.### #.### – An attacker who sees the user vectors guesses gender right for ## of ### users;
-always guessing male: ##. (embeddings/WHO, AUC #.### [#.###, #.###]; with shuffled labels #.##) Saved:
+#.### #.### #.### – An attacker who sees the user vectors guesses gender right for ## of ### users
+(always saying male is right for ##). (embeddings/WHO, AUC #.### [#.###, #.###]; with shuffled labels #.##)
+Saved:
 audit.json
 """
 PAGE = """
@@ -34,11 +35,15 @@ Skip to the conclusion veilrec audit What these vectors give away about their us
 How surely: given a female and a male user, an attacker tells which is which ## times of ###, a coin ##
 (severity high). gender high ## of ### pairs told apart; a coin: ## low medium high AUC #.### [#.###,
 #.###]; chance #.# What was found An attacker who sees the user vectors guesses gender right for ## of
-### users; always guessing male: ##. WHO, AUC #.### [#.###, #.###]; chance #.#; with shuffled labels
+### users (always saying male is right for ##). WHO, AUC #.### [#.###, #.###]; chance #.#; with shuffled
+labels
 #.##. What to do next Treat these vectors as what they tell: personal data, with the gender of each user
 in it. Who may not see the one should not get the other. Take the gender out of the vectors, with the
-array of users saved as npy: veilrec unlearn als.npy --attributes users.csv --by-position --attribute
-gender -o als-forgot.npy Audit what comes out in the same way, save it with --out, and see what changed
+array of users saved as npy. Forget only what must go, for each attribute costs usefulness; measure
+that; delete the old file and its copies once you have: veilrec unlearn als.npy --attributes users.csv
+--by-position --attribute gender -o als-forgot.npy Save this audit, before the old file goes: veilrec
+audit als.npz --attributes users.csv --by-position --out before.json Audit what comes out in the same
+way: veilrec audit als-forgot.npy --attributes users.csv --by-position --out after.json See what changed
 on the same people: veilrec compare before.json after.json Find out whether training on a person's own
 data puts it there, or it is true of anybody like them: give vectors of people on whom nothing was
 trained. veilrec audit als.npz --attributes users.csv --by-position --control CONTROL Keep it from
@@ -64,7 +69,7 @@ def shown(page: str) -> str:
     """The words of a page up to its details."""
     body = page[page.index("<body") : page.index("<dl>")]
     words = re.sub(r"<[^>]*>", " ", body).replace("&#39;", "'")
-    words = re.sub(r"##\. [a-z ]+, AUC", "##. WHO, AUC", said(words))
+    words = re.sub(r"##\)\. [a-z ]+, AUC", "##). WHO, AUC", said(words))
     return re.sub(r" ([.,;:])", r"\1", words)
 
 

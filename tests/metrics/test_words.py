@@ -57,7 +57,7 @@ def test_what_was_found_is_said_with_what_was_granted() -> None:
         f"{who} reads gender, turned round in 2 of 3 seeds: AUC 0.30 [0.20, 0.40] once those are turned, "
         "chance 0.50."
     )
-    assert guessed(GRANTED, 0.91, "male", 0.5).startswith(f"{who} guesses gender right for 91 of 100 users;")
+    assert guessed(GRANTED, 0.91, "male", 0.5).startswith(f"{who} guesses gender right for 91 of 100 users (")
     assert ranked(GRANTED, ("female", "male"), "male") == (  # no two shares that seem to contradict the leak
         f"{who} given a female and a male user, says which is which 30 times of 100 (chance: 50); "
         "to guess the gender of one user, always saying male serves as well."

@@ -236,8 +236,8 @@ def class_attribute(name: str, leak: float, rng: np.random.Generator, stream: in
             "leaning": "above" if low > 0.5 else "below" if high < 0.5 else "none",
             "replicates": again.tolist(),
             "sentence": f"An attacker who sees the uploads guesses {name} right for "
-            f"{100 * best:.0f} of 100 users; "
-            f"always guessing {classes[int(np.argmax(counts))]}: {100 * share:.0f}.",
+            f"{100 * best:.0f} of 100 users "
+            f"(always saying {classes[int(np.argmax(counts))]} is right for {100 * share:.0f}).",
         },
         "parts": [
             {"part": part, "auc": measure(0.5 + (auc - 0.5) * much, 0.015), "classifier": "logistic"}

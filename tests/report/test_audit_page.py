@@ -60,7 +60,11 @@ def test_advice_is_by_command() -> None:
         "veilrec unlearn v.npy --attributes users.csv --by-position --attribute sex -o v-forgot.npy"
         in commands
     )
-    assert "veilrec compare before.json after.json" in commands
+    place = commands.index("veilrec compare before.json after.json")
+    assert commands[place - 2 : place] == [
+        "veilrec audit v.npy --attributes users.csv --by-position --out before.json",
+        "veilrec audit v-forgot.npy --attributes users.csv --by-position --out after.json",
+    ]
     assert any("--control CONTROL" in command for command in commands)
     with_control = [one.command for one in advice(audit_of(3.0, 3.0))]
     assert not any("--control CONTROL" in command for command in with_control), "it has one"

@@ -101,7 +101,7 @@ def test_worst_comes_first_and_what_collapsed_comes_last(runs: list[tuple[str, R
     assert found[0].title == "gender"
     assert found[0].sentence == (
         "An attacker who sees the uploads, and was granted which items each user touched in training, "
-        "guesses gender right for 78 of 100 users; always guessing male: 71."
+        "guesses gender right for 78 of 100 users (always saying male is right for 71)."
     )
     assert [one.arm.label for one in found[-4:]] == ["heavy noise"] * 4
     shown = [one.verdict.leaning != "none" for one in found]

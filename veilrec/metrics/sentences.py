@@ -166,8 +166,8 @@ def _pair(classes: Sequence[str]) -> str:
 def guessed(about: About, right: float, most: str, floor: float) -> str:
     """Say for how many of 100 users the guess of a class is right, and for how many always `most` is."""
     return (
-        f"{about.who} guesses {about.attribute} right for {out_of_100(right)} of 100 users; "
-        f"always guessing {most}: {out_of_100(floor)}."
+        f"{about.who} guesses {about.attribute} right for {out_of_100(right)} of 100 users "
+        f"(always saying {most} is right for {out_of_100(floor)})."
     )
 
 

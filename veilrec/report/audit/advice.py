@@ -37,11 +37,12 @@ def _for_leaks(audit: VectorAudit, leaks: Sequence[VectorFinding]) -> Iterator[A
             "in it. Who may not see the one should not get the other."
         )
     if able := _erasable(audit, leaks):
-        yield Advice(f"Take the {listed(able)} out of the vectors{_before(audit)}:", _unlearn(audit, able))
-    yield Advice(
-        "Audit what comes out in the same way, save it with --out, and see what changed on the same people:",
-        "veilrec compare before.json after.json",
-    )
+        yield Advice(
+            f"Take the {listed(able)} out of the vectors{_before(audit)}. Forget only what must go, for each "
+            "attribute costs usefulness; measure that; delete the old file and its copies once you have:",
+            _unlearn(audit, able),
+        )
+        yield from _compared(audit)
     if audit.values.get("control") is None:
         yield Advice(
             "Find out whether training on a person's own data puts it there, or it is true of anybody like "
@@ -52,6 +53,13 @@ def _for_leaks(audit: VectorAudit, leaks: Sequence[VectorFinding]) -> Iterator[A
         f"Keep it from coming back: in a pipeline, this ends with exit code 5 above an AUC of {LIMIT}.",
         _again(audit, "--fail-above", f"{LIMIT}"),
     )
+
+
+def _compared(audit: VectorAudit) -> Iterator[Advice]:
+    """Both audits saved, and what changed between them; one command a file that the last one reads."""
+    yield Advice("Save this audit, before the old file goes:", _again(audit, "--out", "before.json"))
+    yield Advice("Audit what comes out in the same way:", _again(audit, "--out", "after.json", forgot=True))
+    yield Advice("See what changed on the same people:", "veilrec compare before.json after.json")
 
 
 def _for_none(audit: VectorAudit) -> Iterator[Advice]:
@@ -79,10 +87,12 @@ def _files(audit: VectorAudit) -> tuple[str, str]:
     return audit.values["vectors"]["file"], audit.values["attributes"]["file"]
 
 
-def _again(audit: VectorAudit, *more: str) -> str:
-    """The command of this audit with more options; none where arrays were audited in Python."""
-    vectors, users = _files(audit)
-    words = ["veilrec", "audit", vectors, "--attributes", users, *_options(audit), *more]
+def _again(audit: VectorAudit, *more: str, forgot: bool = False) -> str:
+    """The command of this audit with more options, or that of what `_unlearn` writes; none in Python."""
+    (vectors, users), options = _files(audit), _options(audit)
+    if forgot:
+        vectors, options = _forgot(vectors), _kept(vectors, options)
+    words = ["veilrec", "audit", vectors, "--attributes", users, *options, *more]
     return shlex.join(words) if "options" in audit.values else ""
 
 
@@ -103,11 +113,25 @@ def _before(audit: VectorAudit) -> str:
 
 def _unlearn(audit: VectorAudit, attributes: Sequence[str]) -> str:
     vectors, users = _files(audit)
-    vectors = f"{vectors.removesuffix('.npz')}.npy" if vectors.endswith(".npz") else vectors
-    stem, dot, end = vectors.rpartition(".")
     named = [word for name in attributes for word in ("--attribute", name)]
-    whose = [option for option in _options(audit) if option.startswith(WHOSE)]
-    whose = [option for option in whose if not (option.startswith("--tensor=") and end == "npy")]
-    to = f"{stem or end}-forgot{dot and dot + end}"
-    words = ["veilrec", "unlearn", vectors, "--attributes", users, *whose, *named, "-o", to]
+    whose = [option for option in _kept(vectors, _options(audit)) if option.startswith(WHOSE)]
+    files = [_array(vectors), "--attributes", users]
+    words = ["veilrec", "unlearn", *files, *whose, *named, "-o", _forgot(vectors)]
     return shlex.join(words) if "options" in audit.values else ""
+
+
+def _array(vectors: str) -> str:
+    """The file of vectors that is unlearned: of several arrays, the one of users."""
+    return f"{vectors.removesuffix('.npz')}.npy" if vectors.endswith(".npz") else vectors
+
+
+def _forgot(vectors: str) -> str:
+    """The file that comes out of it."""
+    stem, dot, end = _array(vectors).rpartition(".")
+    return f"{stem or end}-forgot{dot and dot + end}"
+
+
+def _kept(vectors: str, options: Sequence[str]) -> list[str]:
+    """The options without the name of an array, where the file has one alone."""
+    alone = _array(vectors).endswith(".npy")
+    return [option for option in options if not (alone and option.startswith("--tensor="))]

@@ -48,7 +48,7 @@ def notes_of(choice: Choice) -> list[str]:
                 f"of {unknown:,} who ask no {name} is known: by this method they stay where they are"
             )
     if eraser.needs_labels:
-        notes.append("whoever has the vectors of before and after reads the class off the difference")
+        notes.append("whoever has the old and new vectors can tell each person's class by comparing them")
     if eraser.exact:
         notes.append("classes become exactly equal, by which what leaks is turned round: --method lethe")
     if not eraser.secret:
