@@ -77,7 +77,13 @@ def test_what_is_wrong_with_the_input_is_said_before_the_verdict(capsys: pytest.
     entry = attribute(0.78, spread(0.78))
     apart = {**attribute(0.51, spread(0.51, 0.05))["verdict"], "sentence": "Nobody finds gender then."}
     found = audit(
-        {"gender": {**entry, "without_copies": {"left_out": 17.0, "verdict": apart}}},
+        {
+            "gender": {
+                **entry,
+                "without_copies": {"left_out": 17.0, "verdict": apart},
+                "without_zeros": {"left_out": 80.0, "verdict": apart},
+            }
+        },
         soundness=[{"kind": "ids", "sentence": "Column 3 numbers the users\x1b."}],
     )
     for tell in (print_verdicts, lambda told: print_audit("veilrec", told)):
@@ -85,6 +91,7 @@ def test_what_is_wrong_with_the_input_is_said_before_the_verdict(capsys: pytest.
         said = " ".join(capsys.readouterr().out.split())
         assert "Before you believe it: Column 3 numbers the users\ufffd." in said
         assert "Without 17 of those attacked, of whom a copy is known: Nobody finds gender then. (" in said
+        assert "Without 80 of those attacked, whose vector is all zeros: Nobody finds gender then. (" in said
 
 
 def test_controls_and_the_curve_of_uploads_stand_below_an_audit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,6 +105,30 @@ def test_where_everybody_is_a_copy_nobody_is_left_to_judge() -> None:
     assert "they share 2 rows" in sentences(found)
 
 
+# Zeros
+
+
+def test_vectors_of_zeros_are_told_and_the_verdict_is_given_without_them() -> None:
+    rows, asleep = noise(6), (LABEL == 1) & (torch.arange(USERS) < 150)
+    rows[asleep] = 0
+    found = audited(rows, people(gender=LABEL), "knn", known=0.5)
+    count, entry = int(asleep.sum()), found["attributes"]["gender"]
+    assert [(one["kind"], one["count"]) for one in found["soundness"]] == [("zeros", count)]
+    assert sentences(found).startswith(
+        f"{count} users have a vector of zeros: nothing was learned of them, so"
+    )
+    assert entry["verdict"]["leaning"] == "above", "who was asleep gives the class away"
+    assert entry["without_zeros"]["verdict"]["leaning"] == "none"
+    assert 20 < entry["without_zeros"]["left_out"] < count
+    assert entry["without_copies"] is None
+
+
+def test_one_vector_of_zeros_is_told_of_one_user() -> None:
+    rows = noise(6)
+    rows[7] = 0
+    assert sentences(audited(rows, people(gender=LABEL))).startswith("1 user has a vector of zeros: nothing")
+
+
 # Columns
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from veilrec.metrics.measures import Measure
-from veilrec.metrics.sentences import About, both_ways, guessed, hidden, ranked, within, wrong_way
+from veilrec.metrics.sentences import About, both_ways, guessed, hidden, ranked, sentence, within, wrong_way
 from veilrec.metrics.words import amount, bracketed, duration, epsilon, number, signed
 
 KNOWN, BARE = Measure(-0.05, -0.1, 0.0), Measure(0.5)
@@ -74,6 +75,48 @@ def test_what_was_not_found_is_said_with_how_many_tried() -> None:
         "No attacker of 4 families finds gender in the uploads, with the user vectors: "
         "AUC 0.30 [0.20, 0.40], chance 0.50. More."
     )
+
+
+def attacked(**others: tuple[float, float, float]) -> dict[str, Any]:
+    """What a result says where the verdict goes by logistic regression, and others did what they did."""
+    scores = {"logistic": (0.52, 0.45, 0.59), **others}
+    attackers = [
+        {
+            "name": f"updates/{name}",
+            "reads": "updates",
+            "family": name,
+            "oracle": name == "oracle",
+            "scores": {"auc": {"value": value, "low": low, "high": high}},
+        }
+        for name, (value, low, high) in scores.items()
+    ]
+    verdict = {"attacker": "updates/logistic", "families": list(scores), "leaning": "none"}
+    return {"attackers": attackers, "verdict": verdict}
+
+
+def hushed(*entries: dict[str, Any]) -> str:
+    return sentence("gender", entries, "none", Measure(0.52, 0.45, 0.59), ())
+
+
+def test_nothing_found_is_no_reassurance_where_somebody_else_did_better() -> None:
+    """The verdict goes by the attacker whom validation chose, and stays; the others are told."""
+    alone = "No attacker of {} families finds gender in the uploads: AUC 0.52 [0.45, 0.59], chance 0.50"
+    weak = {"lda": (0.54, 0.47, 0.61), "floor": (0.9, 0.8, 1.0), "oracle": (0.9, 0.8, 1.0)}
+    assert hushed(attacked(**weak)) == f"{alone.format(4)}."
+    strong = attacked(mlp=(0.616, 0.544, 0.687), **weak)
+    late = "; chosen after the fact, one in 20 would be by luck."
+    assert hushed(strong) == f"{alone.format(5)}, though mlp was right more often than chance{late}"
+    both = attacked(mlp=(0.6, 0.51, 0.7), qda=(0.6, 0.51, 0.7), knn=(0.4, 0.3, 0.49))
+    said = "mlp and qda were right more often than chance and knn was wrong more often than chance"
+    assert hushed(both) == f"{alone.format(4)}, though {said}{late}"
+    many = attacked(**dict.fromkeys("abcde", (0.6, 0.51, 0.7)))
+    assert ", though a, b, c and 2 more were right more often" in hushed(many)
+
+
+def test_over_seeds_those_are_told_whose_mean_is_surely_off_chance() -> None:
+    one, other = attacked(mlp=(0.7, 0.65, 0.75)), attacked(mlp=(0.5, 0.45, 0.55))
+    assert "though" not in hushed(one, other)
+    assert "though mlp was right more often" in hushed(one, one)
 
 
 def test_amounts_for_people() -> None:

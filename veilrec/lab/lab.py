@@ -19,7 +19,7 @@ from veilrec.lab import verdict
 from veilrec.lab.soundness.findings import checked
 from veilrec.lab.threat import Threat
 from veilrec.lab.trials import Goal, People, Trial, goals_of, trial_of
-from veilrec.lab.tried import Bench, tried, without
+from veilrec.lab.tried import Bench, lessened, tried
 from veilrec.lab.verdict import Tried
 from veilrec.metrics.leaks import RULE
 
@@ -90,7 +90,7 @@ def audit(
     ]
     several = {name: one for entry, attack in attacks.items() for name, one in _unfold(entry, attack)}
     look = checked(_readings(seen, several), people, goals, there, seen.columns) if sound else None
-    bench = Bench(seen, threat, people, look and look.copies, choosing=len(several) > 1)
+    bench = Bench(seen, threat, people, look and look.copies, look and look.blank, choosing=len(several) > 1)
     judged = _verdicts(bench, goals, trials, _attacked(bench, trials, several, tell))
     parts = _by_part(bench, trials, alone, tell) if threat.by_part else {}
     for name, entry in judged.items():
@@ -116,13 +116,13 @@ def _readings(seen: Seen, several: Mapping[str, Attack]) -> dict[str, Tensor]:
 
 def _attacked(
     bench: Bench, trials: Sequence[Trial], several: Mapping[str, Attack], tell: Progress
-) -> dict[str, list[tuple[Tried, Tried | None]]]:
-    """Every attacker on every goal that it answers; and the same without targets of whom a copy is known."""
-    found: dict[str, list[tuple[Tried, Tried | None]]] = {trial.goal.name: [] for trial in trials}
+) -> dict[str, list[tuple[Tried, Mapping[str, Tried]]]]:
+    """Every attacker on every goal that it answers; and the same on fewer targets."""
+    found: dict[str, list[tuple[Tried, Mapping[str, Tried]]]] = {trial.goal.name: [] for trial in trials}
     for place, (name, attack) in enumerate(several.items()):
         tell(name, place, len(several))
-        for goal, one, other in tried(bench, trials, name, attack):
-            found[goal.name].append((one, other))
+        for goal, one, others in tried(bench, trials, name, attack):
+            found[goal.name].append((one, others))
     return found
 
 
@@ -130,9 +130,9 @@ def _verdicts(
     bench: Bench,
     goals: Sequence[Goal],
     trials: Sequence[Trial],
-    attacked: Mapping[str, Sequence[tuple[Tried, Tried | None]]],
+    attacked: Mapping[str, Sequence[tuple[Tried, Mapping[str, Tried]]]],
 ) -> dict[str, Any]:
-    """The verdict on each attribute; where copies of targets are known, that without them beside it."""
+    """The verdict on each attribute; beside it those without copies that are known, and without zeros."""
     found = {}
     for goal in goals:
         if not attacked[goal.name] and not bench.threat.attributes:
@@ -140,18 +140,19 @@ def _verdicts(
         own = [trial for trial in trials if trial.goal is goal]
         everybody = [one for one, _ in attacked[goal.name]]
         entry = verdict.attribute(goal, own, everybody, bench.people, bench.threat)
-        apart = [other for _, other in attacked[goal.name] if other is not None]
-        found[goal.name] = {**entry, "without_copies": _without(bench, goal, own, apart)}
+        found[goal.name] = {**entry, "without_copies": None, "without_zeros": None}
+        for fewer, less in lessened(bench).items():
+            apart = [others[fewer] for _, others in attacked[goal.name] if fewer in others]
+            found[goal.name][fewer] = _without(bench, goal, own, [less(trial) for trial in own], apart)
     return found
 
 
 def _without(
-    bench: Bench, goal: Goal, trials: Sequence[Trial], apart: Sequence[Tried]
+    bench: Bench, goal: Goal, trials: Sequence[Trial], fewer: Sequence[Trial], apart: Sequence[Tried]
 ) -> dict[str, Any] | None:
-    """The verdict without targets of whom a copy is known; None where there are none, or nobody else."""
-    if not apart or bench.copies is None:
+    """The verdict on fewer targets; None where they are as many, or nobody else is left."""
+    if not apart:
         return None
-    fewer = [without(trial, bench.copies) for trial in trials]
     entry = verdict.attribute(goal, fewer, apart, bench.people, bench.threat)
     before = sum(int(trial.draw.target.sum()) for trial in trials)
     left = sum(int(trial.draw.target.sum()) for trial in fewer)
@@ -172,7 +173,7 @@ def _by_part(
         return {}
     found: dict[str, list[dict[str, Any]]] = {}
     some = [trial for trial in trials if trial.goal.classes]
-    looks, quick = _looks(seen, alone), bench._replace(copies=None, choosing=False, tested=False)
+    looks, quick = _looks(seen, alone), bench._replace(copies=None, blank=None, choosing=False, tested=False)
     for place, (name, attack) in enumerate(looks.items()):
         tell(name, place, len(looks))
         for goal, one, _ in tried(quick, some, name, attack):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from veilrec.lab.threat import KnownDraw, Threat
 from veilrec.lab.trials import FEWEST, Goal, People, Trial
 from veilrec.lab.verdict import TrialAnswer, Tried
 
-__all__ = ["Bench", "leaves_out", "tried", "without"]
+__all__ = ["Bench", "leaves_out", "lessened", "tried", "without", "without_users"]
 
 
 class Bench(NamedTuple):
@@ -30,6 +31,7 @@ class Bench(NamedTuple):
     Attributes:
         seen, threat, people: The evidence, the protocol, and the truth.
         copies: Users who are copies of one another; None where nobody looked.
+        blank: ``[users]`` a mask of those whose row is all zeros; None where nobody looked.
         choosing: Whether one attacker of several is chosen, for which known users are held out.
         tested: Whether attackers get p-values, which take longer than all the rest.
     """
@@ -38,14 +40,15 @@ class Bench(NamedTuple):
     threat: Threat
     people: People
     copies: Copies | None = None
+    blank: Tensor | None = None
     choosing: bool = True
     tested: bool = True
 
 
 def tried(
     bench: Bench, trials: Sequence[Trial], name: str, attack: Attack
-) -> Iterator[tuple[Goal, Tried, Tried | None]]:
-    """An attacker judged on each goal that it answers; and without targets of whom a copy is known."""
+) -> Iterator[tuple[Goal, Tried, Mapping[str, Tried]]]:
+    """An attacker judged on each goal that it answers; and, by name, on fewer targets (`lessened`)."""
     mine = [trial for trial in trials if attack.answers(bench.seen, trial.task)]
     if not mine:
         return
@@ -63,18 +66,33 @@ def tried(
         seconds = each * len(runs)
         with workers(1):  # many small sums: two threads would spend their time waiting for each other
             one = _judged(bench, name, attack, runs, seconds)
-            copies = bench.copies
-            fewer = [run._replace(trial=without(run.trial, copies)) for run in runs] if copies else []
-            apart = leaves_out([run.trial for run in runs], [run.trial for run in fewer])
-            other = _judged(bench, name, attack, fewer, seconds) if apart else None
-        yield runs[0].trial.goal, one, other
+            others = {}
+            for fewer, less in lessened(bench).items():
+                left = [run._replace(trial=less(run.trial)) for run in runs]
+                if leaves_out([run.trial for run in runs], [run.trial for run in left]):
+                    others[fewer] = _judged(bench, name, attack, left, seconds)
+        yield runs[0].trial.goal, one, others
+
+
+def lessened(bench: Bench) -> dict[str, Callable[[Trial], Trial]]:
+    """What makes draws with fewer targets of whole ones, by the name of their verdict in a result."""
+    found: dict[str, Callable[[Trial], Trial]] = {}
+    if bench.copies is not None:
+        found["without_copies"] = partial(without, copies=bench.copies)
+    if bench.blank is not None:
+        found["without_zeros"] = partial(without_users, users=bench.blank)
+    return found
 
 
 def without(trial: Trial, copies: Copies) -> Trial:
     """The same draw without targets, and without held-out known users, of whom a copy is known."""
-    known = copies.beside(trial.draw.known)
-    inner = [(task, held & ~known) for task, held in trial.inner]
-    return trial._replace(draw=KnownDraw(trial.draw.known, trial.draw.target & ~known), inner=inner)
+    return without_users(trial, copies.beside(trial.draw.known))
+
+
+def without_users(trial: Trial, users: Tensor) -> Trial:
+    """The same draw without some users (a mask) among its targets, and among known users held out."""
+    inner = [(task, held & ~users) for task, held in trial.inner]
+    return trial._replace(draw=KnownDraw(trial.draw.known, trial.draw.target & ~users), inner=inner)
 
 
 def leaves_out(trials: Sequence[Trial], fewer: Sequence[Trial]) -> bool:

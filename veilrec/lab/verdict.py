@@ -259,7 +259,8 @@ def _shuffled(worst: Tried, real: Sequence[Tried], chance: float) -> dict[str, f
 def _sentence(goal: Goal, worst: Tried, found: Mapping[str, Any], threat: Threat) -> str:
     """The finding in plain words, from numbers that are not rounded yet."""
     verdict, scores = found["verdict"], {key: one.plain() for key, one in worst.scores.items()}
-    entry = {**found, "attackers": [{**_attacker(worst), "scores": scores}]}
+    others = [one for one in found["attackers"] if one["name"] != worst.name]
+    entry = {**found, "attackers": [{**_attacker(worst), "scores": scores}, *others]}
     grants, scale = [GRANTS[grant] for grant in threat.grants], verdict["score"]
     return sentence(goal.name, [entry], verdict["leaning"], Measure(*worst.scores[scale][:3]), grants, scale)
 

@@ -14,6 +14,7 @@ from veilrec.result import Result
 
 __all__ = [
     "BEFORE",
+    "FEWER",
     "RULE",
     "Leak",
     "NamedRun",
@@ -27,6 +28,10 @@ __all__ = [
 ]
 
 RULE = "furthest from chance, on either side"  # how the attacker is chosen whom a verdict goes by
+FEWER = {  # verdicts on fewer users, beside that on all: who is left out
+    "without_copies": "of whom a copy is known",
+    "without_zeros": "whose vector is all zeros",
+}
 BEFORE = "verdict of before, which passed over attackers that read an attribute turned round"
 
 

@@ -6,7 +6,7 @@ speak alike: both are told from what results keep about the attribute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from veilrec.metrics.leaks import attacker_of, mute
@@ -23,6 +23,12 @@ SIGHTS = {  # what an attacker looks at who reads no uploads
     "difference": "the user vectors from before and after the erasure",
 }
 PLACES = 2
+NAMED = 3  # attackers that are named; of more how many
+LUCK = 20  # an interval of 95 % excludes chance once in so many where nothing leaks
+BETTER = {  # what an attacker whose interval excludes chance did, on either side
+    "auc": {"above": "right more often than chance", "below": "wrong more often than chance"},
+    "spearman": {"above": "closer than chance", "below": "surely the wrong way round"},
+}
 Entry = Mapping[str, Any]  # what a result says about one attribute
 
 
@@ -70,7 +76,7 @@ def sentence(
     about = About(attribute, sight_of(entries), grants, scale, measure)
     if leaning == "none":
         families = {name for entry in entries for name in entry["verdict"].get("families") or ()}
-        return hidden(about, len(families), _failed(entries))
+        return hidden(about, len(families), _failed(entries), _though(entries, scale))
     if leaning == "below":
         return wrong_way(about, entries[0].get("classes") or ())
     return _of_classes(about, entries) if scale == "auc" else _of_values(about, entries)
@@ -88,6 +94,47 @@ def _failed(entries: Sequence[Entry]) -> str:
     who = "The" if len(entries) == 1 else f"In {count} of {len(entries)} seeds the"
     told = f"{who} attacker that this goes by says the same of everybody: it has failed, and tells nothing."
     return told if count else ""
+
+
+def _though(entries: Sequence[Entry], scale: str) -> str:
+    """A clause on attackers by whom no verdict goes, and whose interval excludes chance; empty for none."""
+    sides: dict[str, list[str]] = {}
+    for name, side in _beside(entries, scale):
+        if name not in sides.setdefault(side, []):
+            sides[side].append(name)
+    told = [
+        f"{_few(sides[side])} {'was' if len(sides[side]) == 1 else 'were'} {how}"
+        for side, how in BETTER.get(scale, {}).items()
+        if side in sides
+    ]
+    late = f"; chosen after the fact, one in {LUCK} would be by luck"
+    return f", though {' and '.join(told)}{late}" if told else ""
+
+
+def _beside(entries: Sequence[Entry], scale: str) -> Iterator[tuple[str, str]]:
+    """The attackers by whom no verdict goes, and on which side of chance each lies over all seeds."""
+    chance, every = (
+        float(SPOKEN.get(scale, OTHERWISE)[1]),
+        [entry.get("attackers") or () for entry in entries],
+    )
+    chosen = {entry["verdict"].get("attacker") for entry in entries}
+    for name in dict.fromkeys(one.get("name") for one in every[0] if chosen != {one.get("name")}):
+        each = [one for attackers in every for one in attackers if one.get("name") == name and _blind(one)]
+        scores = list(filter(None, (read((one.get("scores") or {}).get(scale)) for one in each)))
+        if len(scores) == len(entries):
+            yield str(name).rpartition("/")[2], pool(scores, scale).leaning(chance)
+
+
+def _blind(attacker: Entry) -> bool:
+    """Whether an attacker does without the truth, and is no floor."""
+    return not attacker.get("oracle") and attacker.get("family") != "floor"
+
+
+def _few(names: Sequence[str]) -> str:
+    """``mlp, lda and logistic``; of many names how many more there are."""
+    more = len(names) - NAMED
+    shown = [*names[:NAMED], f"{more} more"] if more > 0 else names
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
 def _of_classes(about: About, entries: Sequence[Entry]) -> str:
@@ -126,14 +173,14 @@ def _majority(entry: Entry) -> str:
     return str(classes[most]) if 0 <= most < len(classes) else "the most frequent class"
 
 
-def hidden(about: About, families: int, more: str = "") -> str:
-    """Say that no attacker of so many families finds it; `more` is a sentence behind it."""
+def hidden(about: About, families: int, more: str = "", though: str = "") -> str:
+    """Say that no attacker of so many families finds it; `though` a clause, `more` a sentence behind it."""
     several = f"No attacker of {families} families finds"
     who = several if families > 1 else "The only attacker does not find"
     called, chance = SPOKEN.get(about.scale, OTHERWISE)
     granted = f", with {' and '.join(about.grants)}" if about.grants else ""
     reached = _kept(bracketed(about.measure, PLACES))
-    said = f"{who} {about.attribute} in {about.sight}{granted}: {called} {reached}, chance {chance}."
+    said = f"{who} {about.attribute} in {about.sight}{granted}: {called} {reached}, chance {chance}{though}."
     return f"{said} {more}".rstrip()
 
 

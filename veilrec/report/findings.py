@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from veilrec.metrics.arms import Arm, Family, FindingTerms
+from veilrec.metrics.leaks import FEWER
 from veilrec.metrics.measures import SURE, Measure
 from veilrec.metrics.sentences import About, both_ways, sentence, sight_of
 from veilrec.metrics.statements import Statement, statements_of
@@ -81,11 +82,12 @@ def _doubts(audit: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _apart(audit: Mapping[str, Any]) -> Iterator[str]:
-    """The verdicts without those of whom a copy is known."""
+    """The verdicts without those of whom a copy is known, or nothing but zeros."""
     for name, entry in (audit.get("attributes") or {}).items():
-        apart = entry.get("without_copies") or {}
-        if told := (apart.get("verdict") or {}).get("sentence"):
-            yield f"{name} without {apart['left_out']:g} of those attacked, of whom a copy is known: {told}"
+        for fewer, who in FEWER.items():
+            apart = entry.get(fewer) or {}
+            if told := (apart.get("verdict") or {}).get("sentence"):
+                yield f"{name} without {apart['left_out']:g} of those attacked, {who}: {told}"
 
 
 def by_chance(family: Family) -> str:

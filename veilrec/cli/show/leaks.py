@@ -183,10 +183,13 @@ def _print_verdict(attribute: str, entry: Mapping[str, Any], audit: Mapping[str,
         console().print(f"{printable(attribute)}: nobody tried, so nothing is known.", style="yellow")
         return
     _print_told(verdict, entry, audit)
-    apart = entry.get("without_copies")
-    if apart and apart["verdict"]:
-        lead = f"Without {apart['left_out']:g} of those attacked, of whom a copy is known: "
-        _print_told(apart["verdict"], entry, audit, lead)
+    from veilrec.metrics.leaks import FEWER
+
+    for fewer, who in FEWER.items():
+        apart = entry.get(fewer)
+        if apart and apart["verdict"]:
+            lead = f"Without {apart['left_out']:g} of those attacked, {who}: "
+            _print_told(apart["verdict"], entry, audit, lead)
 
 
 def _print_told(

@@ -24,10 +24,12 @@ class CheckedInput(NamedTuple):
     Attributes:
         findings: As ``result.json`` keeps them, each with a sentence.
         copies: Users who are copies of one another in any reading.
+        blank: ``[users]`` a mask of those of whom some reading holds nothing but zeros.
     """
 
     findings: list[Finding]
     copies: Copies
+    blank: Tensor
 
 
 def checked(
@@ -48,18 +50,23 @@ def checked(
     """
     found: list[Finding] = []
     copies = Copies(torch.full_like(people.tags, -1), torch.zeros_like(there))
+    blank = torch.zeros_like(there)
     for name, rows in readings.items():
         if not all(bool(end.isfinite()) for end in rows.aminmax()):
             continue
         ids = [] if people.places is None else counting(rows[there], people.places[there])
         own = copies_of(_left(rows, ids), there, people.tags)  # an id would tell two copies apart
         still = constant(rows[there])
-        told = [*(_of_copies(own) if len(still) < rows.shape[1] else ()), *_of_ids(ids, columns)]
+        told = []
+        if len(still) < rows.shape[1]:
+            zeros = there & ~rows.any(1).to(there.device)
+            told, blank = [*_of_copies(own), *_of_zeros(int(zeros.sum()))], blank | zeros
+        told += _of_ids(ids, columns)
         told += _of_still(still, rows.shape[1], columns)
         told += [one for goal in goals for one in _of_answers(rows, goal, columns)]
         copies, lead = merged(copies, own), f"In {name}: " if len(readings) > 1 else ""
         found += [{**one, "reads": name, "sentence": lead + one["sentence"]} for one in told]
-    return CheckedInput(found, copies)
+    return CheckedInput(found, copies, blank)
 
 
 def _of_copies(copies: Copies) -> Iterator[Finding]:
@@ -74,6 +81,16 @@ def _of_copies(copies: Copies) -> Iterator[Finding]:
         "also given without those of whom a copy is known; if they are the same people, keep one row of each."
     )
     yield {"kind": "copies", "exact": exact, "near": near, "sentence": said}
+
+
+def _of_zeros(count: int) -> Iterator[Finding]:
+    if count:
+        who, whom = ("users have", "them") if count > 1 else ("user has", "that one")
+        said = (
+            f"{count:,} {who} a vector of zeros: nothing was learned of {whom}, so each verdict is also "
+            f"given without {whom}; leave {whom} out, or look for what went wrong before."
+        )
+        yield {"kind": "zeros", "count": count, "sentence": said}
 
 
 def _left(rows: Tensor, columns: Sequence[int]) -> Tensor:

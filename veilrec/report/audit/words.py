@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from veilrec.metrics.leaks import FEWER
 from veilrec.metrics.vector_audits import VectorAudit, VectorFinding
 from veilrec.metrics.words import out_of_100
 
@@ -78,10 +79,10 @@ def doubts(audit: VectorAudit) -> list[str]:
     said = [str(one["sentence"]) for one in audit.audit.get("soundness") or ()]
     said += [f"{note[:1].upper()}{note[1:]}." for note in audit.values["notes"]]
     for one in audit.findings:
-        apart = one.entry.get("without_copies") or {}
-        if told := (apart.get("verdict") or {}).get("sentence"):
-            who = f"{apart['left_out']:g} of those attacked, of whom a copy is known"
-            said.append(f"{one.attribute} without {who}: {told}")
+        for fewer, who in FEWER.items():
+            apart = one.entry.get(fewer) or {}
+            if told := (apart.get("verdict") or {}).get("sentence"):
+                said.append(f"{one.attribute} without {apart['left_out']:g} of those attacked, {who}: {told}")
     missed = [one for one in audit.audit.get("controls") or () if not one.get("passed")]
     if missed:
         names = ", ".join(str(one.get("control")) for one in missed)

@@ -115,6 +115,7 @@ ATTRIBUTE = table(
         "attackers": listed(ATTACKER, 1 << 12),
         "verdict": or_none(VERDICT),
         "without_copies": or_none(APART),
+        "without_zeros": or_none(APART),
         "parts": listed(PART, 1 << 14),
         "groups": listed(FREE, 1 << 14),
     },
