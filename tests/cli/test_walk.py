@@ -33,8 +33,9 @@ PAGE = """
 Skip to the conclusion veilrec audit What these vectors give away about their users als.npz
 (user_factors): ### users, ## numbers each; attributes from users.csv. These vectors give away gender.
 How surely: given a female and a male user, an attacker tells which is which ## times of ###, a coin ##
-(severity high). gender high ## of ### pairs told apart; a coin: ## low medium high AUC #.### [#.###,
-#.###]; chance #.# What was found An attacker who sees the user vectors guesses gender right for ## of
+(severity high). gender high ## of ### pairs told apart; a coin: ## low medium high #.# # AUC
+#.### [#.###, #.###]; chance #.# What was found An attacker who sees the user vectors
+guesses gender right for ## of
 ### users (always saying male is right for ##). WHO, AUC #.### [#.###, #.###]; chance #.#; with shuffled
 labels
 #.##. What to do next Treat these vectors as what they tell: personal data, with the gender of each user

@@ -90,6 +90,36 @@ def test_nothing_in_it_runs_or_loads_and_nobody_is_in_it() -> None:
     assert page == render_audit(audit_of(3.0, 0.0))
 
 
+def test_a_page_tells_of_which_audit_it_is() -> None:
+    """By a mark of its numbers, whatever time it took."""
+    one = audit_of(3.0)
+
+    def mark(values: Any) -> str:
+        found = re.search(r"Page of veilrec \S+; audit ([0-9a-f]{12})\.", render_audit(VectorAudit(values)))
+        assert found
+        return found[1]
+
+    assert mark(one.values) == mark(timed(one.values))
+    assert mark(one.values) != mark({**one.values, "seed": 1})
+
+
+def timed(value: Any) -> Any:
+    """The same audit on a slower machine."""
+    if isinstance(value, dict):
+        return {key: 9.0 if key == "seconds" else timed(entry) for key, entry in value.items()}
+    return [timed(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def test_words_are_told_where_they_are_used_and_bounds_are_bounds() -> None:
+    both = audit_of(3.0)
+    page = words(render_audit(both))
+    assert "How well guesses of an amount are in order" in page
+    assert "p ≤ 0.001" in page, "of 999 deals none is smaller"
+    found = {**both.audit, "attributes": {"sex": both.audit["attributes"]["sex"]}}
+    alone = words(render_audit(VectorAudit({**both.values, "audit": found})))
+    assert "How well guesses of an amount are in order" not in alone
+
+
 def renamed(value: Any, name: str) -> Any:
     """Values of an audit in which everything that is called NAME has another name, in all sentences too."""
     if isinstance(value, dict):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from veilrec import __version__
 from veilrec.metrics.measures import read
 from veilrec.metrics.vector_audits import VectorAudit, VectorFinding
 from veilrec.metrics.words import bare, bracketed, number, out_of_100
 from veilrec.report.audit.advice import advice
-from veilrec.report.audit.words import TERMS, conclusion, doubts, protocol
+from veilrec.report.audit.words import conclusion, doubts, least_p, protocol, terms
 from veilrec.report.figures import PageTable
 from veilrec.report.names import attacker_words
 
@@ -44,16 +47,30 @@ def audit_page(audit: VectorAudit, title: str = "") -> str:
         controls=[_control(one) for one in found if one.entry.get("control")],
         advice=advice(audit),
         protocol=protocol(audit),
-        attackers=[{"attribute": one.attribute, "table": _attackers(one)} for one in found],
+        attackers=[{"attribute": one.attribute, "table": _attackers(one, least_p(audit))} for one in found],
         groups=[
             {"attribute": one.attribute, "table": _groups(one)} for one in found if one.entry.get("groups")
         ],
         made_up=_made_up(audit),
-        terms=TERMS,
+        terms=terms(audit),
+        mark=_mark(audit),
         style=style,
         policy=_policy(style),
     )
     return text.lstrip().encode("utf-8", "replace").decode("utf-8")
+
+
+def _mark(audit: VectorAudit) -> str:
+    """Which veilrec made the page, and of which audit; no clock: the same audit gives the same page."""
+    told = json.dumps(_timeless(audit.values), sort_keys=True).encode("utf-8", "replace")
+    return f"Page of veilrec {__version__}; audit {hashlib.sha256(told).hexdigest()[:12]}."
+
+
+def _timeless(value: Any) -> Any:
+    """What was found, without the seconds that it took."""
+    if isinstance(value, Mapping):
+        return {key: _timeless(entry) for key, entry in value.items() if key != "seconds"}
+    return [_timeless(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _meta(audit: VectorAudit) -> str:
@@ -81,6 +98,7 @@ def _tile(one: VectorFinding) -> dict[str, Any]:
         "figure": figure,
         "unit": unit,
         "places": {end: _place(one, getattr(measure, end)) for end in ("low", "value", "high")},
+        "ends": (f"{one.leak.chance:g}", "1"),
         "numbers": f"{one.leak.spoken} {bracketed(measure)}{turned}; chance {one.leak.chance:g}",
         "sentence": one.sentence,
         "proof": f"{_who(verdict['attacker'])}, {one.told}{turned}; chance {one.leak.chance:g}{beside}.",
@@ -128,7 +146,7 @@ def _control(one: VectorFinding) -> dict[str, Any]:
     }
 
 
-def _attackers(one: VectorFinding) -> PageTable:
+def _attackers(one: VectorFinding, least: float) -> PageTable:
     every = sorted(
         one.entry["attackers"], key=lambda entry: entry["name"] != one.entry["verdict"]["attacker"]
     )
@@ -137,7 +155,7 @@ def _attackers(one: VectorFinding) -> PageTable:
         [
             _who(entry["name"]),
             *(_score(entry["scores"].get(key), full=key in FULL) for key in keys),
-            "" if entry.get("p") is None else number(entry["p"]),
+            _luck(entry.get("p"), least),
         ]
         for entry in every
     ]
@@ -149,6 +167,13 @@ def _attackers(one: VectorFinding) -> PageTable:
     return PageTable(
         head, rows, caption=f"{one.attribute}: the verdict's attacker first, and guesses that see nothing"
     )
+
+
+def _luck(p: float | None, least: float) -> str:
+    """A p-value; the smallest that so many deals of labels can give is a bound."""
+    if p is None:
+        return ""
+    return f"p ≤ {number(least)}" if p <= least else number(p)
 
 
 def _score(entry: Any, *, full: bool) -> str:

@@ -8,7 +8,7 @@ from veilrec.metrics.leaks import FEWER
 from veilrec.metrics.vector_audits import VectorAudit, VectorFinding
 from veilrec.metrics.words import out_of_100
 
-__all__ = ["TERMS", "conclusion", "doubts", "listed", "protocol"]
+__all__ = ["TERMS", "conclusion", "doubts", "least_p", "listed", "protocol", "terms"]
 
 SHOWN = 12  # warnings of one page
 
@@ -29,9 +29,23 @@ TERMS: Mapping[str, str] = {
 }
 ASKED = {  # how an audit is made, as the page says it
     "verdict": "that of the attacker which was furthest from chance on known users that it had not learned "
-    "from; the users attacked had no say in the choice",
+    "from; the users attacked had no say in the choice, so another attacker may be further from "
+    "chance on them",
     "intervals": "from resampling the users; audits of the same users with the same labels share resamples",
 }
+
+
+def terms(audit: VectorAudit) -> dict[str, str]:
+    """The terms of one page: those of amounts only where an amount was attacked."""
+    amounts = any(one.leak.score != "auc" for one in audit.findings)
+    return {term: told for term, told in TERMS.items() if amounts or term != "rank correlation"}
+
+
+def least_p(audit: VectorAudit) -> float:
+    """The smallest p-value that it could find: by the number of deals, and twice that over several draws."""
+    threat = audit.audit["threat"]
+    dealt = threat.get("permutations")
+    return (1 if threat["repeats"] == 1 else 2) / (dealt + 1) if dealt else 0.0
 
 
 def conclusion(audit: VectorAudit) -> list[str]:
