@@ -111,6 +111,19 @@ def test_an_attacker_who_does_the_same_first_reads_what_the_naive_one_does_not()
     assert "Who asked can be told" in " ".join(told["is_not"])
 
 
+def test_of_a_few_who_asked_a_receipt_is_the_same_whatever_their_classes() -> None:
+    """All alike or not, nothing but the hashes and vectors differs: of so few anything tells."""
+    alike = (GENDER == 0).nonzero().flatten()[:5]
+    mixed = torch.cat([alike[:3], (GENDER == 1).nonzero().flatten()[:2]])
+    told = []
+    for who in (alike, mixed):
+        asks = torch.zeros(USERS, dtype=torch.bool)
+        asks[who] = True
+        told.append(receipt(Erasure(BEFORE, BEFORE, people(asks), ("gender",)), effort=QUICK)["attributes"])
+    assert told[0] == told[1]
+    assert "fewer than 10 asked" in told[0]["gender"]["requesters"]["naive"]["missing"]
+
+
 def test_what_cannot_be_measured_is_said_and_stops_nothing() -> None:
     asks = torch.arange(USERS) == 3
     nothing, blank = torch.zeros(0, dtype=torch.int64), torch.full((USERS,), torch.nan)
@@ -121,6 +134,7 @@ def test_what_cannot_be_measured_is_said_and_stops_nothing() -> None:
     told = found["attributes"]["gender"]
     assert all("missing" in row[side] for row in told["vectors"] for side in ("before", "after"))
     assert "missing" in told["requesters"]["naive"]
+    assert "counts" not in told
     assert "could not be measured" in found["conclusion"][0]
     assert "missing" in found["usefulness"]["hr@10"]
     everybody = receipt(Erasure(BEFORE, BEFORE, people(), ("gender",), **more), effort=QUICK)

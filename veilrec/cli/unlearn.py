@@ -258,8 +258,12 @@ def _print(target: Path, told: dict[str, Any] | None) -> None:
         return
     done, what = told["done"], printable(" and ".join(told["asked"]["attributes"]))
     place = told["files"]["after"]["file"] if "files" in told else str(target)
-    vectors = f"{done['changed']:,} vector{'s forget' if done['changed'] != 1 else ' forgets'} {what}"
+    vectors = (
+        f"{done['changed']:,} vector{'s were' if done['changed'] != 1 else ' was'} changed to forget {what}"
+    )
     out.print(f"{printable(place)}: {vectors}, {done['unchanged']:,} are as they were to the bit.")
+    if "conclusion" not in told:
+        out.print("Nobody has measured what is left: --receipt FILE does.")
     out.print(f"Method: {done['eraser']['name']}, because {done['why']}.")
     if "utility" in told:
         name = told["utility"]["select"]

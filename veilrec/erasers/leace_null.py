@@ -21,8 +21,9 @@ __all__ = ["LeaceNull"]
 class LeaceNull(SumEraser):
     """Bring the mean of each class to a fresh draw of where the mean of so many random users would lie.
 
-    The map needs no label to be applied: it may be learned from others who consent, and the difference of a
-    vector before and after tells little more than the vector did before. It stops readers of means alone.
+    The map needs no label to be applied: it may be learned from others who consent. The difference of a
+    vector before and after tells much of its class, less than that by `Lethe`. It stops readers of means
+    alone.
 
     >>> import torch
     >>> from veilrec.base.draws import Draws

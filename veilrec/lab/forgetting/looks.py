@@ -25,6 +25,11 @@ from veilrec.lab.trials import People, goals_of
 __all__ = ["Looks"]
 
 DIGITS = 4
+FEWEST = (
+    10  # who asked, of whom numbers are given: of fewer, a number or that there is none tells the classes
+)
+FEW = f"fewer than {FEWEST} asked: whatever is said of so few tells their classes"
+UNFIT = "too few users, or too much alike, to be attacked"  # by class they are never counted
 Look = dict[str, Any]
 
 
@@ -128,8 +133,8 @@ class Looks:
         draws = Draws(Keys.seed(self.seed).fold("adaptive attacker"))
         try:
             own = case.eraser.forget(case.before, request, draws)
-        except BadInput as why:
-            return _missing(str(why))
+        except BadInput:
+            return _missing("the eraser cannot be tried on those who did not ask")
         return self._vectors(torch.where(others[:, None], own, case.after), name, "others")
 
     def doubts(self) -> list[str]:
@@ -155,13 +160,15 @@ class Looks:
         people: People | None = None,
     ) -> Look:
         """The verdict of several attackers; or why there is none."""
+        if people is None and self.erasure.some and int(self.erasure.asks.sum()) < FEWEST:
+            return _missing(FEW)
         who = people or (self.erasure.people if known == "others" else self.erasure.asking)
         attack = AttributeInference(reads, classifiers=families or self.effort.families)  # type: ignore[arg-type]
         threat = self.effort.threat(known, name)
         try:
             found = audit(Seen.of_granted(granted), who, threat, {"": attack}, self.seed, sound=False)
-        except BadInput as why:
-            return _missing(str(why))
+        except BadInput:
+            return _missing(UNFIT)
         return _told(found["attributes"][name])
 
 

@@ -48,7 +48,7 @@ def receipt(
     attributes: dict[str, Told] = {}
     for place, name in enumerate(erasure.attributes):
         (progress or (lambda *said: None))(name, place, len(erasure.attributes))
-        attributes[name] = _about(looks, name)
+        attributes[name] = _about(looks, name, counted="labels" in told.get("kept", ()))
     who = looks.asked()
     found = [left(name, entry) for name, entry in attributes.items()]
     keyed = _keyed(told)
@@ -75,15 +75,19 @@ def _keyed(told: Mapping[str, Any]) -> bool:
     return bool((told.get("done", {}).get("eraser") or {}).get("lots") == "keyed")
 
 
-def _about(looks: Looks, name: str) -> Told:
-    """All looks at one attribute."""
+def _about(looks: Looks, name: str, *, counted: bool) -> Told:
+    """All looks at one attribute.
+
+    Users are `counted` by class only where labels are kept: less those of whom it is known still, they are
+    those who asked.
+    """
     people = looks.erasure.people
     label = people.labels[name]
     count = torch.bincount(label[label >= 0])
     known = [*people.classes.get(name, ()), *map(str, range(len(count)))]
     entry: Told = {
         "classes": [str(one) for one in known[: max(len(count), len(people.classes.get(name, ())))]],
-        "counts": count.tolist(),
+        **({"counts": count.tolist()} if counted else {}),
         "vectors": looks.vectors(name),
         "requesters": looks.requesters(name),
         "difference": looks.difference(name),

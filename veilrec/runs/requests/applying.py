@@ -30,7 +30,7 @@ from veilrec.runs.requests.choosing import Asked, Choice, KnownUsers, choose
 from veilrec.runs.requests.looking import Witness, without_counts
 from veilrec.runs.requests.orders import UnlearnOrder
 from veilrec.runs.requests.purging import purge, without_classes, without_helpers, without_posts
-from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of
+from veilrec.runs.requests.telling import done_of, is_not, notes_of
 from veilrec.runs.summary import replicates, summary
 from veilrec.runs.world import IDS, WORLD, world_tables
 
@@ -116,6 +116,7 @@ def prepare(order: UnlearnOrder, opened: Reopened, make: Make) -> Prepared:
     )
     choice = choose(asked, known)
     choice.eraser.check(fleet.model)
+    choice.eraser.forget(vectors, choice.request, Draws())  # in vain: what fails, fails before it is taken
     return Prepared(order, asks, users, vectors, choice)
 
 
@@ -162,7 +163,7 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
         "kept": _kept(order),
         "stale": _stale(opened.run.result),
         "notes": [*notes_of(choice), *_notes(order, new, fleet.model)],
-        "is_not": list(IS_NOT),
+        "is_not": is_not(order.attributes),
     }
     result = _result(opened, state, scored, data, told)
     told["utility"] = {
@@ -173,7 +174,8 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
     new.write_json(RESULT, result.values())
     if witness and was and now:
         told = witness.told(choice, was, now, witness.later(state), told)
-    new.write_json(RECEIPT, told if order.keeps_labels else without_counts(told), secret=True)
+    told = told if order.keeps_labels else without_counts(told)
+    new.write_json(RECEIPT, told, secret=True)
     return told
 
 

@@ -19,7 +19,7 @@ from veilrec.lab.originals.original import Original
 from veilrec.lab.trials import People
 from veilrec.runs.requests.choosing import Choice, KnownUsers
 from veilrec.runs.requests.looking import bare_receipt
-from veilrec.runs.requests.telling import IS_NOT, done_of, notes_of, now
+from veilrec.runs.requests.telling import done_of, is_not, notes_of, now
 
 __all__ = ["LOTS", "Erased", "erase", "people_of", "told"]
 
@@ -96,7 +96,7 @@ def told(
             "after": {"file": place.name, "sha256": erased.written.sha256},
         },
         "notes": [*notes_of(choice), *copies],
-        "is_not": list(IS_NOT),
+        "is_not": is_not(choice.request.labels),
     }
     if audited is None:
         return facts

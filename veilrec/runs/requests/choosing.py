@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from veilrec.eraser import AttributeEraser, Request
+from veilrec.erasers.common.rounds import RoundEraser
 from veilrec.erasers.leace_null import LeaceNull
 from veilrec.erasers.lethe import Lethe
 from veilrec.errors import BadInput, nearest
@@ -88,14 +89,19 @@ def choose(asked: Asked, people: KnownUsers) -> Choice:
     """
     request = request_of(asked, people)
     if asked.named is not None:
+        if isinstance(asked.named, RoundEraser):
+            what = f"{asked.method} goes on training, and a request is carried out on what is there"
+            raise BadInput(
+                "--method", what, f"take --method lethe or {LABEL_FREE}, or an [[eraser]] in a recipe"
+            )
         if why := asked.named.refusal(request):
             raise BadInput("--method", f"{asked.method}: {why}", f"take --method {LABEL_FREE}, or auto")
         return _sound(Choice(request, asked.named, "it was asked for by name"))
     if asked.copies:
-        why = "vectors may have left: by this one, what changes in them tells little of the class"
+        why = "vectors may have left: what changes in them tells much of the class, and less than by lethe"
         return _sound(Choice(request, LeaceNull(), why))
-    if few := Lethe().refusal(request):
-        return _sound(Choice(request, LeaceNull(), f"lethe would need more: {few}"))
+    if Lethe().refusal(request):  # which counts classes of those who ask: nothing for a receipt
+        return _sound(Choice(request, LeaceNull(), "those who ask are too few, or too much alike, for lethe"))
     return _sound(Choice(request, Lethe(), "those who ask are enough to be moved among each other"))
 
 

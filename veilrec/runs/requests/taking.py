@@ -57,7 +57,7 @@ def take(
         finished = None
         if (pending := UnlearnOrder.pending(folder)) is not None:
             opened = reopen()
-            finished = _done(folder, prepare(pending, opened, make), opened)
+            finished = _done(folder, _taken(folder, pending, opened, make), opened)
         if order is None and finished is not None:
             return Taken(finished, finished)
         if order is None or not order.attributes:
@@ -72,6 +72,15 @@ def take(
         prepared.order.write(folder)
         tell("the request is written down and will be done, whatever happens from now on")
         return Taken(_done(folder, prepared, opened), finished)
+
+
+def _taken(folder: Path, pending: UnlearnOrder, opened: Reopened, make: Make) -> Prepared:
+    """A request that was taken before; where it cannot be done after all, which file has to go is said."""
+    try:
+        return prepare(pending, opened, make)
+    except BadInput as why:
+        what = f"the request that was taken before cannot be done: {str(why).partition(';')[0]}"
+        raise BadInput(folder / PENDING, what, "remove that file, and ask again in another way") from why
 
 
 def _check_names(order: UnlearnOrder, opened: Reopened) -> None:

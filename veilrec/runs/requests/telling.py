@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,13 +11,23 @@ from torch import Tensor
 from veilrec.runs.fingerprint import describe
 from veilrec.runs.requests.choosing import Choice
 
-__all__ = ["IS_NOT", "done_of", "notes_of", "now"]
+__all__ = ["done_of", "is_not", "notes_of", "now"]
 
-IS_NOT = (
-    "One inferred attribute was erased from vectors.",
-    "The history of these users stays, and tells the attribute to whoever sees it or lists made of it.",
-    "This is no deletion of data under any law.",
-)
+
+def is_not(attributes: Collection[str]) -> list[str]:
+    """What a request for some attributes is not, as sentences.
+
+    >>> is_not(["gender", "age"])[0]
+    'What was erased from vectors are 2 inferred attributes.'
+    """
+    one = len(attributes) == 1
+    erased = "is one inferred attribute" if one else f"are {len(attributes)} inferred attributes"
+    tells = "it" if one else "them"
+    return [
+        f"What was erased from vectors {erased}.",
+        f"The history of these users stays, and tells {tells} to whoever sees it or lists made of it.",
+        "This is no deletion of data under any law.",
+    ]
 
 
 def now() -> str:
