@@ -122,9 +122,12 @@ def plane(title: str, note: str, points: Sequence[Point], floor: float, axes: tu
 
 
 def _labels(places: Sequence[tuple[tuple[float, float], str]]) -> list[tuple[tuple[float, float], str]]:
-    """Names beside their marks, moved down where they would lie over each other."""
+    """Names beside their marks: on the left where another mark is on the right, and down off each other."""
     put: list[tuple[tuple[float, float], str]] = []
     for (at, up), name in sorted(places, key=lambda one: one[0][1]):
+        wide = 8 * len(name)
+        if any(at < x < at + 14 + wide and abs(up - y) < 9 for (x, y), _ in places):
+            at -= 18 + wide
         while any(abs(up - y) < 14 and abs(at - x) < 120 for (x, y), _ in put):
             up += 3
         put.append(((at, up), name))
