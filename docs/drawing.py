@@ -122,16 +122,33 @@ def plane(title: str, note: str, points: Sequence[Point], floor: float, axes: tu
 
 
 def _labels(places: Sequence[tuple[tuple[float, float], str]]) -> list[tuple[tuple[float, float], str]]:
-    """Names beside their marks: on the left where another mark is on the right, and down off each other."""
+    """Names beside their marks, right or left, above or below: the nearest place that nothing else has."""
     put: list[tuple[tuple[float, float], str]] = []
     for (at, up), name in sorted(places, key=lambda one: one[0][1]):
-        wide = 8 * len(name)
-        if any(at < x < at + 14 + wide and abs(up - y) < 9 for (x, y), _ in places):
-            at -= 18 + wide
-        while any(abs(up - y) < 14 and abs(at - x) < 120 for (x, y), _ in put):
-            up += 3
-        put.append(((at, up), name))
+        wide = 7 * len(name)
+        tried = [
+            (x, up + side * step)
+            for step in range(0, 90, 3)
+            for side in (1, -1)
+            for x in (at, at - 18 - wide)
+        ]
+        free = (one for one in tried if _free(one, wide, places, put))
+        put.append((next(free, tried[0]), name))
     return put
+
+
+def _free(
+    place: tuple[float, float],
+    wide: float,
+    marks: Sequence[tuple[tuple[float, float], str]],
+    put: Sequence[tuple[tuple[float, float], str]],
+) -> bool:
+    """Whether a name fits there, and lies on no mark and no other name."""
+    at, up = place
+    left, right = at + 9, at + 9 + wide
+    on_mark = any(left - 6 < x < right + 6 and abs(up - y) < 12 for (x, y), _ in marks)
+    on_name = any(x + 9 < right and left < x + 9 + 7 * len(n) and abs(up - y) < 14 for (x, y), n in put)
+    return left > 60 and right < WIDE and not on_mark and not on_name
 
 
 def _ticks(x, low: float, high: float, top: float, bottom: float) -> list[str]:  # type: ignore[no-untyped-def]
