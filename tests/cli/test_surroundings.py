@@ -24,7 +24,10 @@ from veilrec.cli.arguments import print_json
 SAME = ("model.safetensors", "users.safetensors", "metrics.jsonl", "per_user.csv", "transcript.safetensors")
 CLOCK = r"time\.(time|time_ns|localtime|gmtime|ctime|strftime)|datetime\.(datetime|date)\.(now|utcnow|today)"
 WORDS = r"from time import|import time as|\btime_ns|\btime\.time|(local|gm|c|strf)time|\bnow\(|utcnow|today"
-READS_CLOCK = {"runs/integrity/checked.py"}  # beside the times of files; for nothing that has to end
+READS_CLOCK = {
+    "runs/integrity/checked.py",
+    "runs/requests/telling.py",
+}  # when a file changed; the date of a receipt
 COMMANDS = (
     ("run", "réseau.toml", "--out", "läuft", "-q"),
     ("evaluate", "läuft", "-q"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from veilrec.base.keys import Keys
-from veilrec.base.limits.bounds import Scales, Width
+from veilrec.base.limits.bounds import Scales, Width, WidthOrNone
 from veilrec.base.params import Part, Scope
 from veilrec.models.common.sequences import Norm, SequenceModel
 
@@ -28,8 +28,9 @@ class GRU4Rec(SequenceModel):
     >>> weights = {"input": torch.tensor([[0.0, 0.0, 1.0]]), "state": torch.zeros(1, 3)}
     >>> weights |= {"bias": torch.zeros(2, 3)}
     >>> items, there = torch.tensor([[[9.0], [9.0]]]), torch.tensor([[True, True]])
-    >>> torch.func.functional_call(gates, weights, (items, there)).flatten().tolist()
-    [0.5, 0.75]
+    >>> torch.func.functional_call(gates, weights, (items, there)).round(decimals=4)
+    tensor([[[0.5000],
+             [0.7500]]])
 
     Args:
         n_items: Rows of the item table.
@@ -48,7 +49,7 @@ class GRU4Rec(SequenceModel):
         n_seats: int = 1,
         *,
         dim: Width = 32,
-        units: Width | Literal[0] = 0,
+        units: WidthOrNone = 0,
         length: Width = 20,
         items: Literal["shared", "private"] = "shared",
         sharing: Literal["shared", "private"] = "shared",

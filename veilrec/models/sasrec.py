@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from veilrec.base.limits.bounds import Scales, Width
+from veilrec.base.limits.bounds import Scales, Width, WidthOrNone
 from veilrec.base.params import Part, Scope
 from veilrec.errors import BadInput
 from veilrec.models.common.layers import Dense
@@ -53,7 +53,7 @@ class SASRec(SequenceModel):
         n_seats: int = 1,
         *,
         dim: Width = 32,
-        blocks: Width | Literal[0] = 2,
+        blocks: WidthOrNone = 2,
         heads: Width = 2,
         length: Width = 20,
         items: Literal["shared", "private"] = "shared",

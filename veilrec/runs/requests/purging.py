@@ -50,7 +50,7 @@ def without_classes(data: Interactions, attributes: Sequence[str], users: Tensor
     >>> from veilrec.datasets.synthetic import synthetic
     >>> log = synthetic(users=3, items=8)
     >>> without_classes(log, ["gender"], torch.tensor([True, False, True])).attributes["gender"]
-    tensor([-1,  1, -1])
+    tensor([-1,  0, -1])
     """
     labels, values = dict(data.attributes), dict(data.values)
     for name in attributes:
