@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "VeilrecError",
     "code_of",
     "encodable",
+    "near_ids",
     "nearest",
     "no_memory",
     "visible",
@@ -144,6 +145,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f'did you mean "{close[0]}"?'
     return f"choose one of: {', '.join(names)}" if names else "there is nothing to choose from"
+
+
+def near_ids(word: str, ids: Sequence[str]) -> str:
+    """``did you mean …?`` for a mistyped id, or what ids are like: there may be millions."""
+    near = difflib.get_close_matches(word, ids, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else f"ids are like {', '.join(ids[:3])}"
 
 
 def visible(text: object, length: int = LENGTH) -> str:

@@ -243,7 +243,7 @@ class Experiment:
             world: Whether the data is stored with the run, so that it can be used without its dataset.
             checkpoint_seconds: Between two checkpoints; 0 for one after each round.
             link: The other processes that share the run, where it has several; each of them has the result.
-            after_unlearning: Resume also what was made to forget on request, which more rounds bring back.
+            after_unlearning: Give also the result of what was made to forget on request; nothing is trained.
             trained: A finished run whose training is that of this one, which begins where that one ended.
 
         Raises:

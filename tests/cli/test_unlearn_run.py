@@ -131,11 +131,31 @@ def test_a_request_that_comes_again_changes_nothing(run: Path, capsys: pytest.Ca
         answer = unlearn(capsys, "--attribute", "gender", *asks(users))
         assert (answer.code, "was asked for before" in answer.out) == (0, True)
     assert tree(run) == before
+    first = json.loads((run / "receipt.json").read_text(encoding="utf-8"))
+    assert unlearn(capsys, "--attribute", "gender", *asks(SOME), "--receipt", "old.json").code == 0
+    assert json.loads(Path("old.json").read_text(encoding="utf-8")) == first
     more = unlearn(capsys, "--attribute", "gender", *asks([SOME[0], "u0060"]))
-    assert (more.code, "1 vector was changed to forget gender, 89" in more.out) == (
-        0,
-        True,
-    )  # and the other one not again
+    assert more.code == 0
+    assert "1 vector was changed to forget gender, 89" in more.out  # and the other one not again
+    assert "learns from the others who consent" in " ".join(more.out.split())
+    last = json.loads((run / "receipt.json").read_text(encoding="utf-8"))
+    assert (last["asked"]["users"], last["earlier"]) == (1, [first])
+
+
+def test_who_consents_lends_unless_others_are_named(run: Path) -> None:
+    opened = finished.reopen(run)
+    clients = opened.federation.clients
+    given = torch.zeros(USERS, dtype=torch.bool)
+    given[clients.seats[:, 0]] = clients.consents["gender"][:, 0]
+    assert 20 < int(given.sum()) < 70
+    lends = taking.prepare(UnlearnOrder(["gender"], ["u0001"]), opened, _eraser).choice.request.lends
+    given[0] = False  # who asks
+    assert lends is not None
+    assert torch.equal(lends, given)
+    named = [f"u{number:04}" for number in range(2, 30)]
+    lends = taking.prepare(UnlearnOrder(["gender"], ["u0001"], named), opened, _eraser).choice.request.lends
+    assert lends is not None
+    assert lends.nonzero().flatten().tolist() == list(range(1, 29))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +250,7 @@ def test_the_run_works_on_and_training_on_is_refused(
         assert call(capsys, *words).code == 0, words
     before = tree(run)
     quick = ("attack", "run", "-q", "--classifier", "logistic", "--repeats", "1", "--attribute", "gender")
-    assert "gender" in call(capsys, *quick).err  # nobody's is known
+    assert "bring them with --attributes USERS" in call(capsys, *quick).err  # nobody's is known
     answer = call(
         capsys, *quick, "--attributes", "users.csv", "--grant", "user_vectors", "--reads", "embeddings"
     )
@@ -238,7 +258,8 @@ def test_the_run_works_on_and_training_on_is_refused(
     resume = ("run", str(made / "private.toml"), "--out", "run", "--resume", "-q")
     answer = call(capsys, *resume)
     assert (answer.code, "made to forget on request" in answer.err) == (2, True)
-    assert call(capsys, *resume, "--after-unlearning").code == 0
+    answer = call(capsys, *resume, "--after-unlearning")
+    assert (answer.code, "nothing was trained" in answer.err) == (0, True)
     assert tree(run) == before
 
 

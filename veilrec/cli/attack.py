@@ -24,7 +24,9 @@ from veilrec.cli.arguments import (
 from veilrec.errors import BadInput, nearest
 
 if TYPE_CHECKING:
+    from veilrec.cli.finished import Opened
     from veilrec.interactions import Interactions
+    from veilrec.lab.examiner import Examiner
     from veilrec.lab.lab import Audit
 
 __all__ = ["attack"]
@@ -209,7 +211,7 @@ def _one(
         own = run.result.settings["seed"] if seed is None else seed
         known = run.data if people is None else _labelled(run.data, people, audits)
         examiner = Examiner(known, audits, own)
-        examiner.check(opened.federation)
+        _check(examiner, opened, labelled=people is not None)
         state, selected, kept = opened.state, run.result.selected, run.transcript
         found = examiner.examine(opened.federation, state, selected, kept, progress, controls=controls)
     if save:
@@ -220,6 +222,17 @@ def _one(
             result = Result.read(new.before)
             new.write_json(RESULT, replace(result, privacy={**result.privacy, **found}).values())
     return found
+
+
+def _check(examiner: Examiner, opened: Opened, *, labelled: bool) -> None:
+    """Refuse what cannot be attacked; of what a run was made to forget, say where classes may come from."""
+    try:
+        examiner.check(opened.federation)
+    except BadInput as why:
+        if labelled or not opened.run.result.erased:
+            raise
+        what = f"the run was made to forget classes ({str(why).partition(';')[0]})"
+        raise BadInput(opened.run.path, what, "bring them with --attributes USERS") from why
 
 
 def _labelled(data: Interactions, people: Path, audits: list[Audit]) -> Interactions:

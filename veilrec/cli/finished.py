@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ import torch
 from veilrec.engine.evaluation import Evaluation
 from veilrec.engine.serving import scorer
 from veilrec.engine.workers import workers
-from veilrec.errors import BadInput
+from veilrec.errors import BadInput, near_ids
 from veilrec.interactions import Interactions
 from veilrec.protocol import State
 from veilrec.recipe import Recipe
@@ -116,6 +115,4 @@ def _index(log: Interactions, user: str) -> int:
     ids: Sequence[str] = list(log.user_ids)
     if user in ids:
         return ids.index(user)
-    near = difflib.get_close_matches(user, ids, n=3, cutoff=0.5)
-    fix = f"did you mean {' or '.join(near)}?" if near else f"ids are like {', '.join(ids[:3])}"
-    raise BadInput("--user", f'nobody is called "{user}"', fix)
+    raise BadInput("--user", f'nobody is called "{user}"', near_ids(user, ids))

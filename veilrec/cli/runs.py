@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ from veilrec.cli.arguments import (
 from veilrec.errors import BadInput
 
 if TYPE_CHECKING:
+    from veilrec.cli.work import RunOptions
     from veilrec.runs.needs.phases import Needs
 
 __all__ = ["evaluate", "recommend", "run"]
@@ -34,7 +36,9 @@ Trained = Annotated[Path | None, typer.Option("--trained", metavar="RUN", help=T
 
 AfterUnlearning = Annotated[
     bool,
-    typer.Option("--after-unlearning", help="Also with one that was made to forget, which brings it back."),
+    typer.Option(
+        "--after-unlearning", help="Give the result of one that was made to forget: nothing is trained."
+    ),
 ]
 
 
@@ -82,12 +86,14 @@ def run(
         place = out or Path("runs") / recipe.stem
         with work.sharing(job) as job:
             results = work.many(loaded, place, job)
+        _tell_untrained(any(one.erased for _, one in results), job)
         if job.tells:
             _tell_all(results, place, as_json)
         return
     place = out or Path("runs") / f"{recipe.stem}-{loaded.seeds[0]}"
     with work.sharing(job) as job:
         result = work.one(loaded, place, job)
+    _tell_untrained(bool(result.erased), job)
     if not job.tells:
         return
     if as_json:
@@ -96,6 +102,13 @@ def run(
     from veilrec.cli.show.summaries import print_result
 
     print_result(result, place)
+
+
+def _tell_untrained(erased: bool, job: RunOptions) -> None:
+    """Say that a run that was made to forget is as it was."""
+    if erased and job.after_unlearning:
+        said = "nothing was trained: a run that was made to forget is finished, and cannot be trained on"
+        print(said, file=sys.stderr)
 
 
 def _tell_needs(name: str, found: list[tuple[dict[str, Any], Needs]], as_json: bool) -> None:

@@ -51,7 +51,7 @@ Lenders = Annotated[
     typer.Option(
         "--lenders",
         metavar="FILE",
-        help="Whose labels may be learned from instead of those of who asks; by default all others.",
+        help="Whose labels may be learned from for who asks; by default all others, in a run who consents.",
     ),
 ]
 Copies = Annotated[
@@ -128,11 +128,23 @@ def unlearn(
             order.attributes, id=id_, vectors_id=vectors_id, ids=ids, by_position=by_position, tensor=tensor
         )
         told = _in_file(target, order, files, attributes, out, quiet=quiet)
-    if receipt is not None and told is not None:
+    if receipt is not None:
         from veilrec.base.files import write_json
 
-        write_json(receipt, told, secret=True)
+        write_json(receipt, told or _told_before(target), secret=True)
     print_json(told or {"done": None}) if as_json else _print(target, told)
+
+
+def _told_before(run: Path) -> dict[str, Any]:
+    """The receipt that a run keeps of what was done before."""
+    from veilrec.base.files import read_json
+    from veilrec.runs.integrity.manifest import RECEIPT, Manifest
+
+    kept = Manifest.load(run)
+    if RECEIPT not in kept.files:
+        what = "that was asked for before, and the run keeps no receipt of it"
+        raise BadInput("--receipt", what, "leave it out")
+    return read_json(kept.path(RECEIPT))
 
 
 def _check_new(receipt: Path, out: Path | None) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from veilrec.base.draws import Draws
+from veilrec.base.files import read_json
 from veilrec.base.params import Scope, part_of
 from veilrec.engine.evaluation import Scored
 from veilrec.eraser import AttributeEraser
@@ -28,7 +29,7 @@ from veilrec.runs.integrity.changes import Change
 from veilrec.runs.integrity.manifest import RECEIPT
 from veilrec.runs.requests.choosing import Asked, Choice, KnownUsers, choose
 from veilrec.runs.requests.looking import Witness, without_counts
-from veilrec.runs.requests.orders import UnlearnOrder
+from veilrec.runs.requests.orders import MANY, UnlearnOrder
 from veilrec.runs.requests.purging import purge, without_classes, without_helpers, without_posts
 from veilrec.runs.requests.telling import done_of, is_not, notes_of
 from veilrec.runs.summary import replicates, summary
@@ -90,7 +91,7 @@ def prepare(order: UnlearnOrder, opened: Reopened, make: Make) -> Prepared:
     asks = torch.ones(data.n_users, dtype=torch.bool)
     if order.users is not None:
         asks = everybody.places(order.users)
-    lends = None if order.lenders is None else everybody.places(order.lenders, "--lenders")
+    lends = _lenders(opened.federation, order, everybody)
     users, vectors = user_vectors(fleet, weights)
     if not bool(asks[users].any()):
         what = "those who ask never took part: the run holds no vector of theirs"
@@ -114,10 +115,31 @@ def prepare(order: UnlearnOrder, opened: Reopened, make: Make) -> Prepared:
         order.method,
         make(order.method),
     )
-    choice = choose(asked, known)
+    choice = _from_whom(choose(asked, known), order, consents=lends is not None)
     choice.eraser.check(fleet.model)
     choice.eraser.forget(vectors, choice.request, Draws())  # in vain: what fails, fails before it is taken
     return Prepared(order, asks, users, vectors, choice)
+
+
+def _lenders(federation: Federation, order: UnlearnOrder, everybody: KnownUsers) -> Tensor | None:
+    """``[users]`` who are named, or share openly all that is asked about; None where nobody was asked to."""
+    if order.lenders is not None:
+        return everybody.places(order.lenders, "--lenders")
+    clients = federation.clients
+    given = [clients.consents[name] for name in order.attributes if name in clients.consents]
+    if order.users is None or not given or not all(bool(one.any()) for one in given):
+        return None
+    lends = torch.zeros(clients.log.n_users, dtype=torch.bool)
+    lends[clients.seats[torch.stack(given).all(0)].cpu()] = True
+    return lends
+
+
+def _from_whom(choice: Choice, order: UnlearnOrder, *, consents: bool) -> Choice:
+    """The same choice, which says from whom it learns where nobody was named."""
+    if order.lenders is not None or choice.request.lends is None or choice.eraser.needs_labels:
+        return choice
+    whom = "the others who consent" if consents else "all others"
+    return choice._replace(why=f"{choice.why}, and it learns from {whom}")
 
 
 def _refuse_told(federation: Federation, order: UnlearnOrder) -> None:
@@ -174,9 +196,17 @@ def apply(new: Change, prepared: Prepared, opened: Reopened) -> dict[str, Any]:
     new.write_json(RESULT, result.values())
     if witness and was and now:
         told = witness.told(choice, was, now, witness.later(state), told)
-    told = told if order.keeps_labels else without_counts(told)
-    new.write_json(RECEIPT, told, secret=True)
-    return told
+    new.write_json(RECEIPT, _with_earlier(told, new, order), secret=True)
+    return told if order.keeps_labels else without_counts(told)
+
+
+def _with_earlier(told: dict[str, Any], new: Change, order: UnlearnOrder) -> dict[str, Any]:
+    """The receipt as a run keeps it: with those of its earlier requests, the latest first."""
+    if RECEIPT in new.before.files:
+        last = read_json(new.before.path(RECEIPT), MANY)
+        told = {**told, "earlier": [last, *last.pop("earlier", [])]}
+    kept: dict[str, Any] = told if order.keeps_labels else without_counts(told)
+    return kept
 
 
 def _witness(prepared: Prepared, opened: Reopened) -> Witness:

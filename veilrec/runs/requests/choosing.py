@@ -13,7 +13,7 @@ from veilrec.eraser import AttributeEraser, Request
 from veilrec.erasers.common.rounds import RoundEraser
 from veilrec.erasers.leace_null import LeaceNull
 from veilrec.erasers.lethe import Lethe
-from veilrec.errors import BadInput, nearest
+from veilrec.errors import BadInput, near_ids, nearest
 from veilrec.interactions import id_hashes
 
 __all__ = ["AUTO", "LABEL_FREE", "Asked", "Choice", "KnownUsers", "choose"]
@@ -45,7 +45,7 @@ class KnownUsers:
         place = {name: row for row, name in enumerate(self.ids)}
         for name in users:
             if name not in place:
-                raise BadInput(where, f'nobody is called "{name[:60]}"', nearest(name, self.ids))
+                raise BadInput(where, f'nobody is called "{name[:60]}"', near_ids(name, self.ids))
         mask = torch.zeros(len(self.ids), dtype=torch.bool)
         mask[[place[name] for name in users]] = True
         return mask
@@ -127,7 +127,7 @@ def _sound(choice: Choice) -> Choice:
         who = request.counts_in(name, aware=eraser.needs_labels)
         users = torch.bincount(label[who], minlength=2)
         if int((users >= FEWEST).sum()) < 2:
-            of = "those who ask" if eraser.needs_labels or request.lends is None else "all others"
+            of = "those who ask" if eraser.needs_labels or request.lends is None else "those to learn from"
             told = ", ".join(f"{count}" for count in users.tolist() if count) or "none"
             what = (
                 f"{name} has fewer than two classes with {FEWEST} users among {of} (users by class: {told})"
