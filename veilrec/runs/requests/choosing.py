@@ -132,5 +132,8 @@ def _sound(choice: Choice) -> Choice:
             what = (
                 f"{name} has fewer than two classes with {FEWEST} users among {of} (users by class: {told})"
             )
-            raise BadInput("--attribute", what, "there is nothing to be told apart, or nobody to learn from")
+            fix = "there is nothing to be told apart, or nobody to learn from"
+            if request.lends is not None and not eraser.needs_labels:
+                fix += ": name others with --lenders"
+            raise BadInput("--attribute", what, fix)
     return choice
