@@ -126,6 +126,7 @@ def test_theorem_one_holds_at_the_true_input(kind: str) -> None:
     torch.testing.assert_close(predicted - correction, F.one_hot(label, 3).float())
 
 
+@pytest.mark.slow
 def test_the_components_come_with_the_reconstruction(bare: Seen) -> None:
     seen, truth = bare, truth_of(USERS)
     replay = DLG().reconstruct(seen, task_of(USERS))

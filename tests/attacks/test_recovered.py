@@ -115,6 +115,7 @@ def test_whatever_stands_for_a_user_is_found(model: Recommender) -> None:
     assert float(truth.std(0).max()) > 1e-4  # there was something to find
 
 
+@pytest.mark.slow
 def test_a_server_may_watch_many_small_steps_of_it() -> None:
     """The term that is sent once in a round is that of the vector before it moved."""
     told, truth = found(FedAU2(hidden=8), epochs=3, batch=1)

@@ -107,6 +107,7 @@ def closed(place: str) -> int:
     return process.run(work)
 
 
+@pytest.mark.slow
 @needs_fork
 def test_no_file_takes_the_place_of_a_closed_stream(forge: Forge, tmp_path: Path) -> None:
     place = tmp_path / "file"

@@ -160,6 +160,7 @@ def guesses(fed: Federation, server: Params, user: Tensor) -> Tensor:
     return (log.exp() * log).sum(-1) + math.log(2)
 
 
+@pytest.mark.slow
 def test_it_hides_those_who_want_it_and_nobody_else() -> None:
     """Half of the people share; on the checkerboard a vector tells the gender."""
     sure = {}

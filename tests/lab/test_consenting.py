@@ -160,6 +160,7 @@ def posted(consent: Any, threat: Threat) -> tuple[dict[str, Any], set[int]]:
     return found, set(clients.seats.flatten()[state.posts.owner].tolist())
 
 
+@pytest.mark.slow
 def test_pard_is_attacked_by_whoever_reads_what_is_posted(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, set[int]] = {}
     draw = Threat.draw

@@ -78,6 +78,7 @@ def test_a_defence_is_not_told(attacked: Result) -> None:
     assert not [name for name in HEARD if "bacc" in name]
 
 
+@pytest.mark.slow
 def test_the_last_point_is_what_the_audit_of_that_state_finds() -> None:
     one = experiment(rounds=2)
     short = replace(PRESETS["fedau2"].threat, attributes=("gender",), repeats=5)

@@ -228,6 +228,7 @@ def test_what_was_granted_is_in_the_sentence() -> None:
     assert told["seed"] == 0
 
 
+@pytest.mark.slow
 def test_an_oracle_is_marked_and_never_below_the_last_stage() -> None:
     vectors, label = world(1.0, users=300, dim=32)
     kept = {}

@@ -156,6 +156,7 @@ def without_each(read: Any) -> Any:
     return call
 
 
+@pytest.mark.slow
 def test_planted_faults_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One in each check at least."""
     faults: list[tuple[Check, Case]] = [
