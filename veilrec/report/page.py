@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
 
 from veilrec.metrics.arms import Family, families, protocols, terms
 from veilrec.metrics.measures import gathered
@@ -33,6 +28,7 @@ from veilrec.report.frontier import frontier
 from veilrec.report.leakage import by_attacker, by_part, touched
 from veilrec.report.names import MEANINGS
 from veilrec.report.receipts.page import receipt_section, receipt_style
+from veilrec.report.template import policy, template, text_of
 from veilrec.report.topics import topics
 from veilrec.report.verdicts import MEASURES, verdicts
 from veilrec.result import Result
@@ -65,7 +61,7 @@ def page(results: Sequence[tuple[str, Result]], title: str, receipts: Mapping[st
     numbers = {"columns": COLUMNS, "rows": [list(row.values()) for row in rows], "csv": to_csv(rows)}
     data = embedded({"charts": _short(charts), "numbers": numbers})
     names = ", ".join(dict.fromkeys(family.data for family in groups))
-    text: str = _template().render(
+    text: str = template("page.html", number=number, strip=strip, marks=MARKS, meanings=MEANINGS).render(
         title=title or f"What the server can find out: {names}",
         blocks=blocks,
         left=left,
@@ -75,10 +71,10 @@ def page(results: Sequence[tuple[str, Result]], title: str, receipts: Mapping[st
             (name, receipt_section(told, name, f"r{k}"))
             for k, (name, told) in enumerate((receipts or {}).items())
         ],
-        style=(style := _read("style.css") + (receipt_style() if receipts else "")),
-        script=(script := _read("script.js")),
-        charts=(drawing := _read("charts.js")),
-        policy=_policy([drawing, script], [style]),
+        style=(style := text_of("style.css") + (receipt_style() if receipts else "")),
+        script=(script := text_of("script.js")),
+        charts=(drawing := text_of("charts.js")),
+        policy=policy([style], [drawing, script]),
     )
     return text.lstrip().encode("utf-8", "replace").decode("utf-8")  # a path may hold bytes that are no text
 
@@ -162,29 +158,3 @@ def _reads(family: Family) -> list[str]:
     if len(found) == 1:
         return [sentence for sentence in found if sentence]
     return [f"{', '.join(arms)}: {sentence}" for sentence, arms in found.items() if sentence]
-
-
-def _template() -> Any:
-    """The template; whatever a result says is text to it, and a name that it lacks is an error."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals |= {"number": number, "strip": strip, "marks": MARKS, "meanings": MEANINGS}
-    return environment.from_string(_read("page.html"))
-
-
-def _read(name: str) -> str:
-    return files("veilrec.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
-    """Nothing may run, look or load but what this file holds."""
-    run, look = (" ".join(map(_digest, texts)) for texts in (scripts, styles))
-    return (
-        f"default-src 'none'; script-src {run}; style-src {look}; img-src data: blob:; "
-        "connect-src 'none'; form-action 'none'; base-uri 'none'"
-    )
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

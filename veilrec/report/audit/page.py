@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
 
 from veilrec import __version__
 from veilrec.metrics.measures import read
@@ -19,6 +15,7 @@ from veilrec.report.audit.advice import advice
 from veilrec.report.audit.words import conclusion, doubts, least_p, protocol, terms
 from veilrec.report.figures import PageTable
 from veilrec.report.names import attacker_words
+from veilrec.report.template import policy, template, text_of
 
 __all__ = ["audit_page"]
 
@@ -37,8 +34,8 @@ FULL = ("auc", "spearman")
 
 def audit_page(audit: VectorAudit, title: str = "") -> str:
     """The whole page as text; the same audit gives the same bytes."""
-    found, style = audit.findings, _read("style.css") + _read("audit/audit.css")
-    text: str = _template().render(
+    found, style = audit.findings, text_of("style.css") + text_of("audit/audit.css")
+    text: str = template("audit/audit.html").render(
         title=title or "What these vectors give away about their users",
         meta=_meta(audit),
         conclusion=conclusion(audit),
@@ -55,7 +52,7 @@ def audit_page(audit: VectorAudit, title: str = "") -> str:
         terms=terms(audit),
         mark=_mark(audit),
         style=style,
-        policy=_policy(style),
+        policy=policy([style]),
     )
     return text.lstrip().encode("utf-8", "replace").decode("utf-8")
 
@@ -199,24 +196,4 @@ def _made_up(audit: VectorAudit) -> PageTable:
     ]
     return PageTable(
         ["made-up table", "it must say", ""], rows, left=(0, 1, 2), caption="Tables with known answers"
-    )
-
-
-def _template() -> Any:
-    """The template; whatever an audit says is text to it, and a name that it lacks is an error."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_read("audit/audit.html"))
-
-
-def _read(name: str) -> str:
-    return files("veilrec.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(style: str) -> str:
-    """Nothing may run, and nothing may look or load but what this file holds."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'none'; base-uri 'none'"
     )

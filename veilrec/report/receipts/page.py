@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from veilrec.errors import Corrupted
 from veilrec.metrics.words import bare
 from veilrec.report.figures import PageTable
 from veilrec.report.receipts import rows
+from veilrec.report.template import policy, template, text_of
 
 __all__ = ["is_receipt", "receipt_page", "receipt_section", "receipt_style"]
 
@@ -33,10 +29,10 @@ def receipt_page(told: Told, where: Path | str, title: str = "") -> str:
     Raises:
         Corrupted: Where a receipt is not what veilrec writes.
     """
-    style = _read("veilrec.report", "style.css") + receipt_style()
+    style = text_of("style.css") + receipt_style()
     values = _values(told, where, title)
-    text: str = _template("receipt.html").render(
-        style=style, policy=_policy(style), level=2, key="", **values
+    text: str = template("receipts/receipt.html").render(
+        style=style, policy=policy([style]), level=2, key="", **values
     )
     return text.lstrip().encode("utf-8", "replace").decode("utf-8")
 
@@ -47,13 +43,13 @@ def receipt_section(told: Told, where: Path | str, key: str) -> str:
     Raises:
         Corrupted: Where a receipt is not what veilrec writes.
     """
-    text: str = _template("body.html").render(level=3, key=key, **_values(told, where, ""))
+    text: str = template("receipts/body.html").render(level=3, key=key, **_values(told, where, ""))
     return text.strip()
 
 
 def receipt_style() -> str:
     """What the style of a page needs beside its own."""
-    return _read("veilrec.report.receipts", "receipt.css")
+    return text_of("receipts/receipt.css")
 
 
 def _values(told: Told, where: Path | str, title: str) -> dict[str, Any]:
@@ -193,26 +189,3 @@ def _lines(told: Any) -> Iterator[str]:
     """Entries of a list in words."""
     for one in told:
         yield ", ".join(f"{v}" for v in one.values()) if isinstance(one, Mapping) else str(one)
-
-
-def _policy(style: str) -> str:
-    """Nothing may run, and nothing may be loaded; one style sheet may look."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'none'; base-uri 'none'"
-    )
-
-
-def _template(name: str) -> Any:
-    environment = Environment(
-        loader=FunctionLoader(lambda entry: _read("veilrec.report.receipts", entry)),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name)
-
-
-def _read(room: str, name: str) -> str:
-    return files(room).joinpath(name).read_text(encoding="utf-8")
